@@ -146,7 +146,7 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	ways := paths.NewWays(o.lease.drain, nil)
 	shown := exposures.New(exposures.Options{
 		Root: o.providerRoot, Boot: bootID(), Open: o.openSNAP(store), Attachments: store, Timeout: timeout, Drain: o.lease.drain, Withdrawn: withdrawn.Ask,
-		Loss: ways.Loss, Seen: ways.Seen,
+		Ways: ways,
 	})
 	keeper := o.lease.keeper(ctx, store, shown, changed.Ask)
 	registry := o.registry(clients, pluginsChanged(ctx, changed, queue))

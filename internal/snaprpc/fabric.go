@@ -59,6 +59,10 @@ type NVMePath struct {
 	// State is one of the words above; empty if the service tells none.
 	State string      `json:"state"`
 	TrID  TransportID `json:"trid"`
+	// Controller is the number that the storage has given to the connection, anew with each one
+	// that is made; nil if the service tells none. A storage gives a number again only after the
+	// connection that had it has ended there (NVMe base specification, dynamic controller model).
+	Controller *uint16 `json:"cntlid,omitempty"`
 }
 
 // ControllerHealth is what a controller tells of itself; its counters, which have 128

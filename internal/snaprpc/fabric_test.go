@@ -59,10 +59,10 @@ func TestGetControllersAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := func(state, address string) NVMePath {
-		return NVMePath{State: state, TrID: TransportID{TrType: "TCP", AdrFam: "IPv4", TrAddr: address, TrSvcID: "4420", SubNQN: "nqn.a"}}
+	path := func(state, address string, number uint16) NVMePath {
+		return NVMePath{State: state, Controller: &number, TrID: TransportID{TrType: "TCP", AdrFam: "IPv4", TrAddr: address, TrSvcID: "4420", SubNQN: "nqn.a"}}
 	}
-	want := []NVMeController{{Name: "c", Paths: []NVMePath{path(PathFailed, "192.0.2.1"), path(PathEnabled, "192.0.2.2")}}, {Name: "old"}}
+	want := []NVMeController{{Name: "c", Paths: []NVMePath{path(PathFailed, "192.0.2.1", 1), path(PathEnabled, "192.0.2.2", 2)}}, {Name: "old"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

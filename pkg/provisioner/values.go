@@ -209,6 +209,10 @@ type Path struct {
 	State  PathState
 	// Detail is the DPU's own word for the state, for people; empty if it has none.
 	Detail string
+	// Connections name the connections that are there now, of all ways; empty if there is none, or
+	// the DPU does not tell. Another name is of a connection that was made anew: what was sent over
+	// the one before may be on its way to the storage still.
+	Connections string
 	// InFlight is how many operations the device has begun and not ended, a short time
 	// ago; -1 if that is not known, or not yet.
 	InFlight int64

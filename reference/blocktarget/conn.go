@@ -295,6 +295,14 @@ func (d *Device) State() (State, error) {
 	return Reconnecting, nil
 }
 
+// Remade is how often the connection was made anew, each time with another number at a target that
+// gives numbers.
+func (d *Device) Remade() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.made
+}
+
 // Probe returns nil if the target answers now, by a connection of its own, and lets the
 // device have the volume; it opens nothing and changes nothing. ErrDenied if the target
 // refuses, else the target is out of reach. ctx bounds it.

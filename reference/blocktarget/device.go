@@ -55,6 +55,7 @@ type Device struct {
 	kept    chan struct{} // closed when keep has ended
 	final   error         // why there will be none any more
 	doubt   bool          // a change that was not answered may be done yet
+	made    int           // how many connections there were before the one that there is
 	changed chan struct{} // closed at every change of the above
 	stopped chan struct{} // closed by Interrupt, for the I/O that is there
 }
@@ -215,6 +216,7 @@ func (d *Device) settle(c *conn, final error) {
 	}
 	d.notify()
 	if c != nil {
+		d.made++
 		d.log.Info("target found again")
 	} else {
 		d.log.Info("target given up", "reason", final.Error())

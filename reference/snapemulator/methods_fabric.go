@@ -93,7 +93,7 @@ func fabricList(_ context.Context, e *Emulator, p name0) (any, error) {
 			continue
 		}
 		out = append(out, map[string]any{
-			"name": name, "ctrlrs": []any{map[string]any{"state": e.controllerState(b), "cntlid": 1, "trid": trid}},
+			"name": name, "ctrlrs": []any{map[string]any{"state": e.controllerState(b), "cntlid": e.controllerNumber(b), "trid": trid}},
 		})
 	}
 	if p.Name != "" && len(out) == 0 {
@@ -125,6 +125,14 @@ func (e *Emulator) controllerState(b *model.Bdev) string {
 		state, _ = device.State()
 	}
 	return controllerStates[state]
+}
+
+// controllerNumber is the number that the storage gives to the connection there is, anew with each.
+func (e *Emulator) controllerNumber(b *model.Bdev) int {
+	if device, ok := e.stores[b.Name].Backing().(*blocktarget.Device); ok {
+		return 1 + device.Remade()
+	}
+	return 1
 }
 
 // healthParams are what bdev_nvme_get_controller_health_info is asked for.

@@ -58,7 +58,8 @@ func TestTargetIsListedAsAController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []snaprpc.NVMeController{{Name: "vol", Paths: []snaprpc.NVMePath{{State: snaprpc.PathEnabled, TrID: snaprpc.TransportID{
+	number := uint16(1)
+	want := []snaprpc.NVMeController{{Name: "vol", Paths: []snaprpc.NVMePath{{State: snaprpc.PathEnabled, Controller: &number, TrID: snaprpc.TransportID{
 		TrType: "TCP", AdrFam: "IPv4", TrAddr: host, TrSvcID: port, SubNQN: "nqn.2022-10.io.moor:target:v",
 	}}}}}
 	for _, params := range []any{nil, map[string]any{"name": "vol"}} {
@@ -82,6 +83,9 @@ func TestTargetIsListedAsAController(t *testing.T) {
 	untilState(t, s, snaprpc.PathEnabled)
 	if _, err := s.BdevNvmeGetControllerHealthInfo(ctx, "vol"); err != nil {
 		t.Fatal(err)
+	}
+	if got, err := s.BdevNvmeGetControllers(ctx); err != nil || *got[0].Paths[0].Controller != 2 {
+		t.Fatalf("the connection that was made anew is %+v, %v", got, err)
 	}
 	_, err = s.BdevNvmeGetControllerHealthInfo(ctx, "none")
 	wantRefused(t, err, "Device not found")

@@ -52,10 +52,10 @@ var lostPaths = []mutation{
 		{"pkg/node/dpu/exposures/incarnation.go", "	if loss = cmp.Or(loss, e.lossNow(ctx, shown)); loss == \"\" {", "	if loss = cmp.Or(loss, e.lossNow(ctx, shown)); loss != \"-\" {"},
 	}},
 	{name: "a way that is lost between two looks is well when the device is taken away", tests: "./pkg/node/dpu/exposures", edits: []edit{
-		{"pkg/node/dpu/exposures/incarnation.go", "e.seen(path)", "_ = path"},
+		{"pkg/node/dpu/exposures/incarnation.go", "e.ways.Seen(path)", "_ = path"},
 	}},
 	{name: "a way of which SNAP tells nothing is well", tests: "./pkg/node/dpu/exposures", edits: []edit{
-		{"pkg/node/dpu/exposures/incarnation.go", "errors.Is(err, provisioner.ErrSilent)", "false && errors.Is(err, provisioner.ErrSilent)"},
+		{"pkg/node/dpu/exposures/incarnation.go", "err := e.Look(ctx, shown); errors.Is(err, provisioner.ErrSilent)", "err := e.Look(ctx, shown); false && errors.Is(err, provisioner.ErrSilent)"},
 	}},
 	{name: "the loss of a device that is gone stays", tests: dpuPaths, edits: []edit{
 		{"pkg/node/dpu/paths/ways.go", "case r.Going && !known && t != nil", "case false && !known && t != nil"},
@@ -64,10 +64,32 @@ var lostPaths = []mutation{
 		{"pkg/node/dpu/paths/ways.go", "case r.Going && !known && t != nil", "case !known && t != nil"},
 	}},
 	{name: "a way that SNAP has lost at that moment is not named", tests: dpuPaths, edits: []edit{
-		{"pkg/node/dpu/paths/ways.go", "t.note(t.lost || t.disconnected(path), w.clock.Now())", "_ = t"},
+		{"pkg/node/dpu/paths/ways.go", "t.see(path, w.clock.Now())", "_ = t"},
 	}},
 	{name: "a loss is forgotten when the way is found", tests: dpuPaths, edits: []edit{
-		{"pkg/node/dpu/paths/ways.go", "w.clock.Since(t.brokenAt) >= w.recent", "w.clock.Since(t.brokenAt) >= 0"},
+		{"pkg/node/dpu/paths/ways.go", "w.clock.Since(t.brokenAt) < w.recent", "w.clock.Since(t.brokenAt) < 0"},
+	}},
+	{name: "a connection that was made anew between two looks is well", tests: dpuPaths, edits: []edit{
+		{pathJudge, "if remade {", "if false && remade {"},
+	}},
+	{name: "a connection that was made anew is drained by the loss before it", tests: dpuPaths, edits: []edit{
+		{pathJudge, "false, now, now", "false, cmp.Or(t.brokenSince, now), now"},
+		{pathJudge, "import (", "import (\n\t\"cmp\""},
+	}},
+	{name: "a loss just before the driver began is none", tests: dpuPaths, edits: []edit{
+		{"pkg/node/dpu/paths/ways.go", "w.clock.Since(w.began) < w.recent", "w.clock.Since(w.began) < 0"},
+	}},
+	{name: "the connection of an earlier epoch is lost when the vendor opens a later one", tests: dpuPaths, edits: []edit{
+		{"pkg/node/dpu/paths/ways.go", "		t.connections = \"\"\n", ""},
+	}},
+	{name: "a vendor that opens a device is not told of", tests: "./pkg/node/dpu", edits: []edit{
+		{"pkg/node/dpu/device.go", "if *p.dpu.OpenEpoch != epoch {", "if false && *p.dpu.OpenEpoch != epoch {"},
+	}},
+	{name: "a device is shown before its connection is seen", tests: "./pkg/node/dpu", edits: []edit{
+		{"pkg/node/dpu/right.go", "if !p.dpu.Attached && granted {", "if false && granted {"},
+	}},
+	{name: "a connection that is lost is named", tests: "./pkg/provisioner/snap/paths", edits: []edit{
+		{"pkg/provisioner/snap/paths/read.go", "path.Controller != nil && meaning(path.State) == provisioner.PathConnected", "path.Controller != nil"},
 	}},
 	{name: "that the storage refuses what is taken from a DPU is a loss", tests: dpuPaths, edits: []edit{
 		{pathJudge, "path.State == provisioner.PathFailed && !t.going", "path.State == provisioner.PathFailed"},

@@ -25,7 +25,6 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/power"
 	"github.com/moor-storage/moor/pkg/power/redfish"
-	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/engine"
 	"github.com/moor-storage/moor/test/simulate/hardware"
@@ -249,8 +248,9 @@ const (
 	snapAway  = 20 * time.Second
 )
 
-// loss names losses of ways, where they are watched.
-func (l *life) loss() func(string) string {
+// waysKnown is what is known of ways, where they are watched; nil where they are not, or nothing
+// comes of it.
+func (l *life) waysKnown() exposures.Ways {
 	if !l.process.world.plan.Ways {
 		return nil
 	}
@@ -258,15 +258,7 @@ func (l *life) loss() func(string) string {
 	if l.process.world.blind {
 		return nil
 	}
-	return l.ways.Loss
-}
-
-// seen takes note of ways that are lost between two looks.
-func (l *life) seen() func(provisioner.Path) {
-	if l.ways == nil || l.process.world.blind {
-		return nil
-	}
-	return l.ways.Seen
+	return l.ways
 }
 
 // watchWays has the ways of a DPU watched.

@@ -133,7 +133,16 @@ func TestPlanted(t *testing.T) {
 			plant: func(w *World) { w.Cards[0].Lies.OwnPower = true },
 			want:  judge.TwoShow,
 		},
-		"what was sent over a way that is lost is waited for": {plan: wayLost, plant: late},
+		"what was sent over a way that is lost is waited for":                        {plan: wayLost, plant: late},
+		"a way is lost and found between two looks, and so is what was sent over it": {plan: wayFlickers, plant: late},
+		"a driver does not look at connections, and a way is lost and found between two looks": {
+			plan: wayFlickers,
+			plant: func(w *World) {
+				late(w)
+				w.blind = true
+			},
+			want: judge.OlderWrite,
+		},
 		"a driver does not know that the way is lost": {
 			plan: wayLost,
 			plant: func(w *World) {
@@ -214,6 +223,12 @@ func wayLost(p *plan.Plan) {
 func wayStaysLost(p *plan.Plan) {
 	p.Ways, p.Replicas, p.Epochs, p.Length, p.Events = true, true, true, 2*time.Minute, p.Events[:1]
 	p.Add(plan.Event{What: plan.LoseWay, Who: "v1", At: 18 * time.Second, For: 90 * time.Second})
+}
+
+// wayFlickers is wayLost for less than the time between two looks.
+func wayFlickers(p *plan.Plan) {
+	p.Ways = true
+	p.Add(plan.Event{What: plan.LoseWay, Who: "v1", At: 18 * time.Second, For: 200 * time.Millisecond})
 }
 
 // late lets what SNAP of the first DPU has sent when its way is lost arrive as late as it may.

@@ -158,7 +158,7 @@ func (w *World) nodeDriver(d *hardware.DPU) func(*life) {
 		card := card{l, d}
 		shown := exposures.New(exposures.Options{
 			Root: d.Root(), Attachments: store, Timeout: passTimeout, Boot: fmt.Sprintf("boot-%d", d.Boots), Drain: hardware.DrainBound, Clock: bubble{},
-			Open: func(string) provisioner.DPU { return card }, Loss: l.loss(), Seen: l.seen(),
+			Open: func(string) provisioner.DPU { return card }, Ways: l.waysKnown(),
 		})
 		made, memory := devices.New(plugins{card}), journal.Open(d.Journal())
 		options := dpu.Options{

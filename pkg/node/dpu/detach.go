@@ -128,5 +128,9 @@ func (r remover) removeDevice(ctx context.Context, p *pass) error {
 		return r.devices.RemoveAnywhere(ctx, removal)
 	}
 	p.volume = volume
-	return r.devices.Remove(ctx, volume.Spec.Volume.StorageVendorPluginName, removal, openSpec(p))
+	if err := r.devices.Remove(ctx, volume.Spec.Volume.StorageVendorPluginName, removal, openSpec(p)); err != nil {
+		return err
+	}
+	r.exposures.Anew(p.dpu.DeviceName)
+	return nil
 }

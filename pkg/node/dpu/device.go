@@ -115,6 +115,9 @@ func (m maker) open(ctx context.Context, p *pass) error {
 		}
 		return err
 	}
+	if *p.dpu.OpenEpoch != epoch {
+		m.exposures.Anew(p.dpu.DeviceName)
+	}
 	p.dpu.OpenEpoch = &epoch
 	return nil
 }

@@ -143,14 +143,14 @@ func TestNoReceiptOverALostWay(t *testing.T) {
 	for name, take := range ways {
 		t.Run(name, func(t *testing.T) {
 			c, m, a := attached(t)
-			m.loss = "an earlier one"
-			m.exposures.Undrained(string(a.UID), a.Status.DPU.Incarnation+" "+m.loss)
+			m.ways.loss = "an earlier one"
+			m.exposures.Undrained(string(a.UID), a.Status.DPU.Incarnation+" "+m.ways.loss)
 			m.clock.Step(time.Hour)
-			m.loss = "this one"
+			m.ways.loss = "this one"
 			take(c, a)
 			c.must(m.pass(a.Name))
 			m.withheld(a.Name)
-			m.loss = "" // the way is found again
+			m.ways.loss = "" // the way is found again
 			m.clock.Step(drainTime - time.Millisecond)
 			c.must(m.pass(a.Name))
 			m.withheld(a.Name)
@@ -304,3 +304,15 @@ func (w *withdrawing) Withdraw(ctx context.Context, device string) error {
 	w.before()
 	return w.DPU.Withdraw(ctx, device)
 }
+
+// fakeWays are the ways of all devices.
+type fakeWays struct {
+	loss       string
+	seen, anew []string
+}
+
+func (w *fakeWays) Loss(string) string { return w.loss }
+
+func (w *fakeWays) Seen(path provisioner.Path) { w.seen = append(w.seen, path.Device) }
+
+func (w *fakeWays) Anew(device string) { w.anew = append(w.anew, device) }

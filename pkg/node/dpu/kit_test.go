@@ -206,7 +206,7 @@ type machine struct {
 	boot string
 	// lease is what the driver gives; none if nil.
 	lease Lease
-	loss  string // of the ways of all devices
+	ways  fakeWays // of all devices
 	parts
 }
 
@@ -263,7 +263,7 @@ func (m *machine) restartDriver() {
 	m.queue = attachments.NewQueue(store)
 	m.exposures = exposures.New(exposures.Options{
 		Root: filepath.Join(m.dir, "s"), Attachments: store, Timeout: timeout, Boot: m.boot,
-		Drain: drainTime, Clock: m.clock, Withdrawn: m.withdrawn.Ask, Loss: func(string) string { return m.loss },
+		Drain: drainTime, Clock: m.clock, Withdrawn: m.withdrawn.Ask, Ways: &m.ways,
 		Open: func(socket string) provisioner.DPU {
 			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{Reserved: store.Reserved, Recorded: store.Functions}))
 			if m.watched != nil {

@@ -197,6 +197,11 @@ func (r right) stillHeld(ctx context.Context, p *pass) error {
 func (r right) expose(ctx context.Context, p *pass, service provisioner.DPU) (provisioner.Exposure, error) {
 	granted := !p.keepsReady() && writer.SingleWriter(p.attachment, p.volume)
 	spec := exposeSpec(p)
+	if !p.dpu.Attached && granted { // from its first I/O on it shows if its way is made anew
+		if err := r.exposures.Look(ctx, &p.dpu); err != nil {
+			return provisioner.Exposure{}, err
+		}
+	}
 	if r.recovers(p) { // before the journal notes anything
 		spec.Recover = func(ctx context.Context) error { return r.stillHeld(ctx, p) }
 	}

@@ -153,7 +153,7 @@ func TestPathsOfDifferentDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []provisioner.Path{
-		{Device: "dir", InFlight: -1}, {Device: "null"}, {Device: "nvme_an1", State: provisioner.PathConnected, Detail: "enabled"},
+		{Device: "dir", InFlight: -1}, {Device: "null"}, {Device: "nvme_an1", State: provisioner.PathConnected, Detail: "enabled", Connections: "1"},
 	}
 	if _, err := d.Paths(ctx, []string{"null", "nvme_an1"}); err != nil { // begins the sampling
 		t.Fatal(err)
@@ -174,10 +174,10 @@ func TestPathsOfDifferentDevices(t *testing.T) {
 
 // TestPathsOfAServiceThatLacksMethods: what it does not know is not known.
 func TestPathsOfAServiceThatLacksMethods(t *testing.T) {
-	connected := provisioner.Path{Device: "vol", State: provisioner.PathConnected, Detail: "enabled"}
+	connected := provisioner.Path{Device: "vol", State: provisioner.PathConnected, Detail: "enabled", Connections: "1"}
 	unsampled, unknown := connected, connected
 	unsampled.InFlight = -1
-	unknown.State, unknown.Detail = provisioner.PathUnknown, ""
+	unknown.State, unknown.Detail, unknown.Connections = provisioner.PathUnknown, "", ""
 	for method, want := range map[string]struct {
 		path  provisioner.Path
 		probe error

@@ -3,6 +3,7 @@ package hardware
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -15,8 +16,8 @@ const notices = 5 * time.Second
 type way struct {
 	// lost: nothing reaches the storage. noticed: SNAP knows; it has given up what was on its way.
 	lost, noticed bool
-	// count is how often it was lost.
-	count int
+	// count is how often it was lost, found how often it was found again.
+	count, found int
 }
 
 // LosesWay cuts a DPU off from the storage alone. What it had sent is on its way still, and may
@@ -25,7 +26,7 @@ func (d *DPU) LosesWay() {
 	if d.way.lost {
 		return
 	}
-	d.way = way{lost: true, count: d.way.count + 1}
+	d.way = way{lost: true, count: d.way.count + 1, found: d.way.found}
 	for _, name := range d.names() {
 		x := d.shown[name]
 		if x.Visible && d.HostOn {
@@ -71,6 +72,7 @@ func (d *DPU) FindsWay() {
 		return
 	}
 	d.way.lost, d.way.noticed = false, false
+	d.way.found++
 	for _, name := range d.names() {
 		x := d.shown[name]
 		waiting := x.waiting
@@ -118,9 +120,9 @@ func (d *DPU) Paths(devices []string) ([]provisioner.Path, error) {
 		if d.devices[name] == "" {
 			continue
 		}
-		p := provisioner.Path{Device: name, State: provisioner.PathConnected}
+		p := provisioner.Path{Device: name, State: provisioner.PathConnected, Connections: strconv.Itoa(d.way.found)}
 		if d.way.noticed {
-			p.State, p.Detail = provisioner.PathReconnecting, "reconnect_is_delayed"
+			p.State, p.Detail, p.Connections = provisioner.PathReconnecting, "reconnect_is_delayed", ""
 		}
 		if x := d.shown[name]; x != nil {
 			for _, f := range x.flying {

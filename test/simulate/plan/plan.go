@@ -209,9 +209,9 @@ func (p *Plan) power(dice *rand.Rand) {
 	}
 }
 
-// seen is the least time for which a way is lost. Drivers look at it each second; one that is lost
-// and back between two looks is known to be missed (docs/safety.md).
-const seen = 3 * time.Second
+// shortest is the least time for which a way is lost: it may be back before a driver, which looks each
+// second, has seen that.
+const shortest = 200 * time.Millisecond
 
 // ways draws whether ways to the storage are lost, mostly of volumes that can move for that, and
 // whether a cluster is away.
@@ -226,7 +226,7 @@ func (p *Plan) ways(dice *rand.Rand) {
 	for range 1 + dice.IntN(3) {
 		e := Event{
 			What: LoseWay, Who: VolumeNames[dice.IntN(p.Volumes)], At: 8*time.Second + time.Duration(dice.Int64N(int64(p.Length*2/3))),
-			For: seen + time.Duration(dice.Int64N(int64(80*time.Second))),
+			For: shortest + time.Duration(dice.Int64N(int64(80*time.Second))),
 		}
 		if dice.IntN(6) == 0 {
 			e.Who = ""
@@ -246,7 +246,7 @@ func (p *Plan) around(dice *rand.Rand) {
 		p.Add(Event{What: []string{CutLink, Isolate}[dice.IntN(2)], Who: volume(), At: at(), For: time.Duration(dice.Int64N(int64(90 * time.Second)))})
 	}
 	if p.Ways && dice.IntN(2) == 0 {
-		p.Add(Event{What: RestartStorage, At: at(), For: seen + time.Duration(dice.Int64N(int64(20*time.Second)))})
+		p.Add(Event{What: RestartStorage, At: at(), For: shortest + time.Duration(dice.Int64N(int64(20*time.Second)))})
 	}
 	if p.Power != "" && dice.IntN(2) == 0 {
 		p.Add(Event{What: SwapBMC, Who: volume(), At: at(), For: time.Duration(dice.Int64N(int64(2 * time.Minute)))})

@@ -26,17 +26,32 @@ type Options struct {
 	Timeout time.Duration
 	// Withdrawn is told when something was withdrawn; nil: nothing is.
 	Withdrawn func()
-	// Loss names the loss of a device's way to the storage that there is, or was within
-	// Drain; "" if there is none. Nil: none is known of.
-	Loss func(device string) string
-	// Seen is told how SNAP has the way of a device when it is taken away, before Loss is asked:
-	// what watches ways looks at times only. Nil: nothing is.
-	Seen func(provisioner.Path)
+	// Ways is what is known of the ways to the storage. Nil: none is watched.
+	Ways Ways
 	// Drain is how long the storage may take over what it has received.
 	Drain time.Duration
 	// Clock is the machine's if nil.
 	Clock clock.PassiveClock
 }
+
+// Ways is what is known of the ways of devices to their storage.
+type Ways interface {
+	// Loss names the loss of a device's way that there is, or was within Drain; "" if there is
+	// none.
+	Loss(device string) string
+	// Seen is told how SNAP has the way of a device before it is shown, and when it is taken away:
+	// what watches ways looks at times only.
+	Seen(path provisioner.Path)
+	// Anew is told that what was sent for a device before now does not reach the storage any more.
+	Anew(device string)
+}
+
+// unwatched are ways that are not watched.
+type unwatched struct{}
+
+func (unwatched) Loss(string) string    { return "" }
+func (unwatched) Seen(provisioner.Path) {}
+func (unwatched) Anew(string)           {}
 
 // Exposures is what one DPU shows to its host. Safe for concurrent use.
 type Exposures struct {
@@ -46,8 +61,7 @@ type Exposures struct {
 	attachments *attachments.Store
 	timeout     time.Duration
 	withdrawn   func()
-	loss        func(device string) string
-	seen        func(provisioner.Path)
+	ways        Ways
 }
 
 // New returns the exposures of a DPU; it asks no service yet.
@@ -58,13 +72,12 @@ func New(o Options) *Exposures {
 	if o.Withdrawn == nil {
 		o.Withdrawn = func() {}
 	}
-	if o.Loss == nil {
-		o.Loss = func(string) string { return "" }
+	if o.Ways == nil {
+		o.Ways = unwatched{}
 	}
 	return &Exposures{
 		withdrawn:   o.Withdrawn,
-		loss:        o.Loss,
-		seen:        o.Seen,
+		ways:        o.Ways,
 		drain:       drain{bound: o.Drain, clock: o.Clock, asked: map[string]time.Time{}},
 		services:    services{root: o.Root, boot: o.Boot, open: o.Open, used: map[string]provisioner.DPU{}},
 		attachments: o.Attachments, timeout: o.Timeout,

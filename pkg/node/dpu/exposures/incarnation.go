@@ -73,20 +73,36 @@ func (e *Exposures) During(ctx context.Context, shown *storagev1alpha1.VolumeAtt
 // with it what SNAP had sent. While SNAP does not answer, that may have happened. A service that
 // refuses to tell of ways never has told of one, and they are as what else watches them knows.
 func (e *Exposures) lossNow(ctx context.Context, shown *storagev1alpha1.VolumeAttachmentDPU) string {
-	if e.seen != nil && e.mayShow(shown) {
-		told, err := e.services.get(shown.Provider).Paths(ctx, []string{shown.DeviceName})
-		if err != nil {
-			ctrl.LoggerFrom(ctx).V(1).Info("the way of a device that is taken away is not told", "device", shown.DeviceName, "reason", err.Error())
-		}
-		for _, path := range told {
-			e.seen(path)
-		}
-		if errors.Is(err, provisioner.ErrSilent) {
-			return cmp.Or(e.loss(shown.DeviceName), "untold "+e.drain.clock.Now().UTC().Format(time.RFC3339Nano))
+	if e.mayShow(shown) {
+		if err := e.Look(ctx, shown); errors.Is(err, provisioner.ErrSilent) {
+			return cmp.Or(e.ways.Loss(shown.DeviceName), "untold "+e.drain.clock.Now().UTC().Format(time.RFC3339Nano))
 		}
 	}
-	return e.loss(shown.DeviceName)
+	return e.ways.Loss(shown.DeviceName)
 }
+
+// Look looks at the way of a device by the service on record, between the times at which ways are
+// looked at: before it is shown, so that another connection is noticed, and when it is taken away.
+// ErrSilent if the service does not answer; one that refuses to tell of ways is no error.
+func (e *Exposures) Look(ctx context.Context, shown *storagev1alpha1.VolumeAttachmentDPU) error {
+	if e.ways == (unwatched{}) {
+		return nil
+	}
+	told, err := e.services.get(shown.Provider).Paths(ctx, []string{shown.DeviceName})
+	for _, path := range told {
+		e.ways.Seen(path)
+	}
+	switch {
+	case errors.Is(err, provisioner.ErrSilent):
+		return fmt.Errorf("look at the way of device %s: SNAP service %s: %w", shown.DeviceName, shown.Provider, err)
+	case err != nil:
+		ctrl.LoggerFrom(ctx).V(1).Info("the way of a device is not told", "device", shown.DeviceName, "reason", err.Error())
+	}
+	return nil
+}
+
+// Anew is told that what was sent for a device before now does not reach the storage any more.
+func (e *Exposures) Anew(device string) { e.ways.Anew(device) }
 
 // discard ends what the function on record may have kept for the host. No boot of the machine is
 // outlived by it, and what is shown by virtio-fs is not kept.

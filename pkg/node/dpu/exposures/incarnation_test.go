@@ -48,6 +48,40 @@ func TestIncarnationOfTheSocket(t *testing.T) {
 	}
 }
 
+// TestLook: a service that does not answer is an error, one that refuses to tell of ways is none. Ways that
+// are not watched are not asked for.
+func TestLook(t *testing.T) {
+	for name, tc := range map[string]struct {
+		down      error
+		unwatched bool
+		want      error
+	}{
+		"it tells":           {},
+		"it refuses":         {down: errDown},
+		"it does not answer": {down: provisioner.ErrSilent, want: provisioner.ErrSilent},
+		"nothing is watched": {down: provisioner.ErrSilent, unwatched: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKit(t, map[string]*fakeService{"a": {}})
+			on := k.onRecord("a", "d")
+			k.lose("d")
+			k.services["a"].down = tc.down
+			if tc.unwatched {
+				k.ways = unwatched{}
+			}
+			if err := k.Look(t.Context(), on); !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+				t.Errorf("the error is %v", err)
+			}
+			if name == "it tells" && k.loss == "" || tc.unwatched && k.loss != "" {
+				t.Errorf("the loss is %q", k.loss)
+			}
+			if k.Anew("d"); k.anew != 1 && !tc.unwatched {
+				t.Error("that the device was opened anew is not told")
+			}
+		})
+	}
+}
+
 // TestDuringRemembers: a service on record that has no socket is asked of the device that is taken away,
 // and from then on; one of an earlier boot of the machine is not: it would never answer again.
 func TestDuringRemembers(t *testing.T) {
@@ -125,7 +159,7 @@ func TestDuring(t *testing.T) {
 		"its way comes back meanwhile":        {before: func(k *kit) { k.loss = "loss" }, act: func(k *kit) { k.loss = "" }, want: " loss"},
 		"its way is lost since the last look": {before: func(k *kit) { k.lose("d") }, want: " loss"},
 		"its way is lost meanwhile, unseen":   {act: func(k *kit) { k.lose("d") }, want: " loss"},
-		"ways are not watched":                {before: func(k *kit) { k.lose("d"); k.seen = nil }, none: true},
+		"ways are not watched":                {before: func(k *kit) { k.lose("d"); k.ways = unwatched{} }, none: true},
 		"what its way is, is not told":        {before: func(k *kit) { k.services["a"].down = errDown }, none: true},
 		"it does not answer":                  {before: func(k *kit) { k.services["a"].down = provisioner.ErrSilent }, want: " untold " + kubetest.Begin.UTC().Format(time.RFC3339Nano)},
 		"it does not answer any more":         {act: func(k *kit) { k.services["a"].down = provisioner.ErrSilent }, want: " untold " + kubetest.Begin.UTC().Format(time.RFC3339Nano)},

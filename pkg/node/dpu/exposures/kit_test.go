@@ -115,6 +115,8 @@ type kit struct {
 	told atomic.Int32
 	// loss is that of the ways of all devices.
 	loss string
+	// anew is how often they were told that nothing is on its way.
+	anew int
 }
 
 // newKit has the services, each with a socket.
@@ -131,12 +133,7 @@ func newKit(t *testing.T, services map[string]*fakeService) *kit {
 			t.Errorf("a service is asked at %s that is none", socket)
 			return &fakeService{}
 		},
-		Withdrawn: func() { k.told.Add(1) }, Loss: func(string) string { return k.loss },
-		Seen: func(p provisioner.Path) {
-			if p.State == provisioner.PathReconnecting {
-				k.loss = "loss"
-			}
-		},
+		Withdrawn: func() { k.told.Add(1) }, Ways: ways{k},
 	})
 	for name := range services {
 		k.socket(name)
@@ -214,3 +211,16 @@ func visible(devices ...string) []provisioner.Exposure {
 	}
 	return out
 }
+
+// ways are those of a kit.
+type ways struct{ k *kit }
+
+func (w ways) Loss(string) string { return w.k.loss }
+
+func (w ways) Seen(p provisioner.Path) {
+	if p.State == provisioner.PathReconnecting {
+		w.k.loss = "loss"
+	}
+}
+
+func (w ways) Anew(string) { w.k.anew++ }

@@ -27,6 +27,9 @@ type track struct {
 	// brokenSince. brokenAt is the last look at which that was so; zero: it never was.
 	broken                bool
 	brokenSince, brokenAt time.Time
+	// connections are those at the last look at which there was one, as provisioner.Path names
+	// them; "" if they are not known, or what was sent over them does not matter any more.
+	connections string
 
 	// awaySince is the first look in vain of a time in which SNAP is away, or stops and starts;
 	// zero: it answers. missedAt is the last look in vain, backSince the first after it that
@@ -84,7 +87,7 @@ func (t *track) look(path provisioner.Path, now time.Time, b bounds) bool {
 	if turned {
 		t.lost, t.why, t.borne = lost, sign, now.Sub(t.begun)
 	}
-	t.note(t.lost || t.disconnected(path), now)
+	t.see(path, now)
 	return turned
 }
 
@@ -142,6 +145,19 @@ func (t *track) note(broken bool, now time.Time) {
 	if t.broken = broken; broken {
 		t.brokenAt = now
 	}
+}
+
+// see notes it by what SNAP tells. Connections that have changed since the last look are a loss of
+// its own, which has ended.
+func (t *track) see(path provisioner.Path, now time.Time) {
+	remade := t.connections != "" && path.Connections != "" && t.connections != path.Connections
+	if path.Connections != "" {
+		t.connections = path.Connections
+	}
+	if remade {
+		t.broken, t.brokenSince, t.brokenAt = false, now, now
+	}
+	t.note(t.lost || t.disconnected(path), now)
 }
 
 // disconnected reports whether SNAP has lost the connection, as far as that is a loss.

@@ -31,6 +31,8 @@ type Ways struct {
 	// recent is for how long a loss is named after its end.
 	recent time.Duration
 	clock  clock.PassiveClock
+	// began is from when on ways are watched.
+	began time.Time
 
 	mu     sync.Mutex
 	tracks map[string]*track
@@ -42,7 +44,7 @@ func NewWays(recent time.Duration, c clock.PassiveClock) *Ways {
 	if c == nil {
 		c = clock.RealClock{}
 	}
-	return &Ways{recent: recent, clock: c, tracks: map[string]*track{}}
+	return &Ways{recent: recent, clock: c, began: c.Now(), tracks: map[string]*track{}}
 }
 
 // Lost are the volumes whose ways are lost, ordered by volume, and whether there are such
@@ -72,20 +74,26 @@ func (w *Ways) allLost() bool {
 
 // Loss names the loss of a device's way that there is, or was a short while ago: what had
 // been sent over it may be at the storage yet. "" if there is none. A connection that SNAP
-// has lost is one at once; I/O that is slow is none before it counts as a loss, as a
-// withdrawal waits for its end.
+// has lost is one at once, and one that was made anew since it was seen last; I/O that is slow is
+// none before it counts as a loss, as a withdrawal waits for its end. What was lost and found
+// a short while before ways were watched is not known, so it counts as lost where SNAP tells of
+// connections.
 func (w *Ways) Loss(device string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.tracks[device]
-	if t == nil || !t.broken && w.clock.Since(t.brokenAt) >= w.recent {
+	switch t := w.tracks[device]; {
+	case t == nil:
 		return ""
+	case t.broken || w.clock.Since(t.brokenAt) < w.recent:
+		return "lost " + t.brokenSince.UTC().Format(time.RFC3339Nano)
+	case t.connections != "" && w.clock.Since(w.began) < w.recent:
+		return "not watched before " + w.began.UTC().Format(time.RFC3339Nano)
 	}
-	return "lost " + t.brokenSince.UTC().Format(time.RFC3339Nano)
+	return ""
 }
 
 // Seen takes note of the way of a device as SNAP has it between two looks: a connection that it has
-// lost is named by Loss at once. Whether the way counts as lost, looks alone decide.
+// lost, or made anew, is named by Loss at once. Whether the way counts as lost, looks alone decide.
 func (w *Ways) Seen(path provisioner.Path) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +102,18 @@ func (w *Ways) Seen(path provisioner.Path) {
 		t = &track{}
 		w.tracks[path.Device] = t
 	}
-	t.note(t.lost || t.disconnected(path), w.clock.Now())
+	t.see(path, w.clock.Now())
+}
+
+// Anew takes note that nothing that was sent over the connections of a device reaches its storage
+// any more: its vendor has opened it under a later epoch, or has removed it, and what is shown by its
+// name has other connections.
+func (w *Ways) Anew(device string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.tracks[device]; t != nil {
+		t.connections = ""
+	}
 }
 
 // judgement is what was seen of the devices at a time.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -19,6 +20,7 @@ func read(devices []string, controllers []snaprpc.NVMeController, stats []snaprp
 		path := provisioner.Path{Device: name, InFlight: -1}
 		if c, ok := controllerOf(name, controllers); ok {
 			path.State, path.Detail = stateOf(c)
+			path.Connections = connectionsOf(c)
 		}
 		if s, ok := counts[name]; ok {
 			path.Completed = int64(s.Completed() & math.MaxInt64)
@@ -90,6 +92,20 @@ func stateOf(c snaprpc.NVMeController) (provisioner.PathState, string) {
 		}
 	}
 	return best, strings.Join(words, ", ")
+}
+
+// connectionsOf names the connections of a controller that are there: the number that storage gave to
+// each, in order. One that is lost is not named, and one that is made anew has another number; so a
+// loss shows also where another way is left, or the way is back before it is looked at.
+func connectionsOf(c snaprpc.NVMeController) string {
+	var out []string
+	for _, path := range c.Paths {
+		if path.Controller != nil && meaning(path.State) == provisioner.PathConnected {
+			out = append(out, strconv.Itoa(int(*path.Controller)))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ",")
 }
 
 // meaning is what a word of the service says of a path. A word that is not known is of a

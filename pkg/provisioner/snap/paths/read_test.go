@@ -52,6 +52,35 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
+// TestConnectionsOf: the connections that are there are named, whatever the order in which they are told.
+func TestConnectionsOf(t *testing.T) {
+	path := func(state string, number uint16) snaprpc.NVMePath {
+		return snaprpc.NVMePath{State: state, Controller: &number}
+	}
+	for name, tc := range map[string]struct {
+		paths []snaprpc.NVMePath
+		want  string
+	}{
+		"one":                       {[]snaprpc.NVMePath{path("enabled", 7)}, "7"},
+		"the number 0":              {[]snaprpc.NVMePath{path("enabled", 0)}, "0"},
+		"two":                       {[]snaprpc.NVMePath{path("enabled", 7), path("enabled", 1)}, "1,7"},
+		"two, in another order":     {[]snaprpc.NVMePath{path("enabled", 1), path("enabled", 7)}, "1,7"},
+		"one of two is lost":        {[]snaprpc.NVMePath{path("resetting", 7), path("enabled", 1)}, "1"},
+		"the only one is lost":      {[]snaprpc.NVMePath{path("reconnect_is_delayed", 7)}, ""},
+		"a state that is not known": {[]snaprpc.NVMePath{path("quiescing", 7)}, ""},
+		"it has no state":           {[]snaprpc.NVMePath{path("", 7)}, ""},
+		"it has no number":          {[]snaprpc.NVMePath{{State: "enabled"}}, ""},
+		"none":                      {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := snaprpc.NVMeController{Name: "c", Paths: tc.paths}
+			if got := read([]string{"c"}, []snaprpc.NVMeController{c}, nil)[0].Connections; got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestControllerOf(t *testing.T) {
 	all := []snaprpc.NVMeController{controller("nvme_v"), controller("vol"), controller("n1"), controller("nvme_vn2")}
 	for device, want := range map[string]string{
