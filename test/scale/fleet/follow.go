@@ -20,6 +20,8 @@ const (
 	patience = 2 * time.Minute
 	// again is how soon it is asked again.
 	again = 200 * time.Millisecond
+	// page is how many objects are listed at once, as client-go does it.
+	page = 500
 )
 
 // follower follows the objects of one kind.
@@ -61,18 +63,8 @@ func Follow(ctx context.Context, c client.WithWatch, list client.ObjectList, see
 // watch broke.
 func (f *follower) follow(ctx context.Context) error {
 	if f.at == "" {
-		if err := f.client.List(ctx, f.list, client.InNamespace(kit.Namespace)); err != nil {
-			return fmt.Errorf("list %T: %w", f.list, err)
-		}
-		f.at = f.list.GetResourceVersion()
-		err := meta.EachListItem(f.list, func(o runtime.Object) error {
-			if o, ok := o.(client.Object); ok {
-				f.seen(o)
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("list %T: %w", f.list, err)
+		if err := f.tell(ctx); err != nil {
+			return err
 		}
 	}
 	w, err := f.client.Watch(ctx, f.list, client.InNamespace(kit.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: f.at, AllowWatchBookmarks: true}})
@@ -101,6 +93,30 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tell tells of all objects, in pages: an API server without watch caches does not answer for tens of
+// thousands within the minute that it gives a request.
+func (f *follower) tell(ctx context.Context) error {
+	next := ""
+	for {
+		if err := f.client.List(ctx, f.list, client.InNamespace(kit.Namespace), client.Limit(page), client.Continue(next)); err != nil {
+			return fmt.Errorf("list %T: %w", f.list, err)
+		}
+		err := meta.EachListItem(f.list, func(o runtime.Object) error {
+			if o, ok := o.(client.Object); ok {
+				f.seen(o)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("list %T: %w", f.list, err)
+		}
+		if next = f.list.GetContinue(); next == "" {
+			f.at = f.list.GetResourceVersion()
+			return nil
+		}
+	}
 }
 
 // lost reports whether an API server no longer knows what came after a version.

@@ -72,15 +72,20 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
-			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				lists++
 				claims, ok := list.(*moorv1alpha1.WriterClaimList)
 				if !ok {
 					t.Fatalf("listed %T", list)
 				}
 				claims.ResourceVersion = "5"
-				if lists > 1 {
-					claims.ResourceVersion, claims.Items = "20", []moorv1alpha1.WriterClaim{*claimAt("all", "20")}
+				claims.Items, claims.Continue = nil, ""
+				switch at := (&client.ListOptions{}).ApplyOptions(options); {
+				case lists == 1 || at.Limit == 0:
+				case at.Continue == "":
+					claims.ResourceVersion, claims.Items, claims.Continue = "20", []moorv1alpha1.WriterClaim{*claimAt("first", "3")}, "next"
+				default:
+					claims.ResourceVersion, claims.Items = "20", []moorv1alpha1.WriterClaim{*claimAt(at.Continue, "20")}
 				}
 				return nil
 			},
@@ -111,7 +116,7 @@ func TestFollow(t *testing.T) {
 		if err := Follow(ctx, c, &moorv1alpha1.WriterClaimList{}, func(o client.Object) { got = append(got, o.GetName()) }); err != nil {
 			t.Error(err)
 		}
-		if want := []string{"a", "b", "c", "all", "d", "all", "e"}; !slices.Equal(got, want) || len(steps) > 0 {
+		if want := []string{"a", "b", "c", "first", "next", "d", "first", "next", "e"}; !slices.Equal(got, want) || len(steps) > 0 {
 			t.Errorf("told of %v, want %v; %d steps are left", got, want, len(steps))
 		}
 	})

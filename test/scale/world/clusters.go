@@ -75,8 +75,9 @@ func bounded(start func() error) error {
 }
 
 // Start starts the API servers; what they need lies in dir. Without watch caches they hold
-// hardly any object in memory, and each list and watch is served by etcd. Stop must be
-// called even after an error.
+// hardly any object in memory, and each list and watch is served by etcd, which is not compacted
+// then: no bookmark carries a watch of a kind that does not change past a compaction, and each would
+// list anew. Stop must be called even after an error.
 func Start(ctx context.Context, dir string, watchCaches bool) (*Clusters, error) {
 	out := &Clusters{dir: dir, Clusters: &apiserver.Clusters{}}
 	policy := filepath.Join(dir, "audit.yaml")
@@ -87,6 +88,9 @@ func Start(ctx context.Context, dir string, watchCaches bool) (*Clusters, error)
 		env.ControlPlane.GetAPIServer().Configure().
 			Set("audit-policy-file", policy).Set("audit-log-path", out.AuditLog(cluster)).Set("audit-log-maxsize", "16384").
 			Set("watch-cache", strconv.FormatBool(watchCaches))
+		if !watchCaches {
+			env.ControlPlane.GetAPIServer().Configure().Set("etcd-compaction-interval", "0")
+		}
 		env.ControlPlane.Etcd = &envtest.Etcd{}
 		env.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", etcdQuota)
 	}
