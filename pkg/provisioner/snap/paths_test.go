@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,7 +154,7 @@ func TestPathsOfDifferentDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []provisioner.Path{
-		{Device: "dir", InFlight: -1}, {Device: "null"}, {Device: "nvme_an1", State: provisioner.PathConnected, Detail: "enabled", Connections: "1"},
+		{Device: "dir", InFlight: -1}, {Device: "null"}, {Device: "nvme_an1", State: provisioner.PathConnected, Detail: "enabled", Connections: "nqn.a at TCP 192.0.2.1 port 4420 controller 1"},
 	}
 	if _, err := d.Paths(ctx, []string{"null", "nvme_an1"}); err != nil { // begins the sampling
 		t.Fatal(err)
@@ -174,10 +175,10 @@ func TestPathsOfDifferentDevices(t *testing.T) {
 
 // TestPathsOfAServiceThatLacksMethods: what it does not know is not known.
 func TestPathsOfAServiceThatLacksMethods(t *testing.T) {
-	connected := provisioner.Path{Device: "vol", State: provisioner.PathConnected, Detail: "enabled", Connections: "1"}
+	connected := provisioner.Path{Device: "vol", State: provisioner.PathConnected, Detail: "enabled"}
 	unsampled, unknown := connected, connected
 	unsampled.InFlight = -1
-	unknown.State, unknown.Detail, unknown.Connections = provisioner.PathUnknown, "", ""
+	unknown.State, unknown.Detail = provisioner.PathUnknown, ""
 	for method, want := range map[string]struct {
 		path  provisioner.Path
 		probe error
@@ -191,7 +192,12 @@ func TestPathsOfAServiceThatLacksMethods(t *testing.T) {
 			s, d, _ := overTarget(t)
 			s.inject(map[string]any{"method": method, "count": -1, "error": map[string]any{"code": -32601, "message": "Method not found"}})
 			pathOf(t, d) // begins the sampling
-			if diff := cmp.Diff(want.path, pathOf(t, d)); diff != "" {
+			got := pathOf(t, d)
+			if named := strings.HasSuffix(got.Connections, " controller 1"); named != (got.State == provisioner.PathConnected) {
+				t.Errorf("the way is %+v", got)
+			}
+			got.Connections = ""
+			if diff := cmp.Diff(want.path, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if err := d.ProbePath(t.Context(), "vol"); !errors.Is(err, want.probe) {

@@ -16,8 +16,16 @@ const notices = 5 * time.Second
 type way struct {
 	// lost: nothing reaches the storage. noticed: SNAP knows; it has given up what was on its way.
 	lost, noticed bool
-	// count is how often it was lost, found how often it was found again.
-	count, found int
+	// count is how often it was lost.
+	count int
+}
+
+// connection names the one there is, or was last as far as SNAP knows.
+func (w way) connection() string {
+	if w.lost {
+		return strconv.Itoa(w.count - 1)
+	}
+	return strconv.Itoa(w.count)
 }
 
 // LosesWay cuts a DPU off from the storage alone. What it had sent is on its way still, and may
@@ -26,7 +34,7 @@ func (d *DPU) LosesWay() {
 	if d.way.lost {
 		return
 	}
-	d.way = way{lost: true, count: d.way.count + 1, found: d.way.found}
+	d.way = way{lost: true, count: d.way.count + 1}
 	for _, name := range d.names() {
 		x := d.shown[name]
 		if x.Visible && d.HostOn {
@@ -72,7 +80,6 @@ func (d *DPU) FindsWay() {
 		return
 	}
 	d.way.lost, d.way.noticed = false, false
-	d.way.found++
 	for _, name := range d.names() {
 		x := d.shown[name]
 		waiting := x.waiting
@@ -120,7 +127,7 @@ func (d *DPU) Paths(devices []string) ([]provisioner.Path, error) {
 		if d.devices[name] == "" {
 			continue
 		}
-		p := provisioner.Path{Device: name, State: provisioner.PathConnected, Connections: strconv.Itoa(d.way.found)}
+		p := provisioner.Path{Device: name, State: provisioner.PathConnected, Connections: d.way.connection()}
 		if d.way.noticed {
 			p.State, p.Detail, p.Connections = provisioner.PathReconnecting, "reconnect_is_delayed", ""
 		}

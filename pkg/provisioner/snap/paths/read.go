@@ -1,10 +1,10 @@
 package paths
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -94,18 +94,19 @@ func stateOf(c snaprpc.NVMeController) (provisioner.PathState, string) {
 	return best, strings.Join(words, ", ")
 }
 
-// connectionsOf names the connections of a controller that are there: the number that storage gave to
-// each, in order. One that is lost is not named, and one that is made anew has another number; so a
-// loss shows also where another way is left, or the way is back before it is looked at.
+// connectionsOf names the connections of a controller that are there, in order: each by its storage, and
+// the number that this gave to it, as each storage counts for itself. One that is lost is not named, and
+// one that is made anew has another number; so a loss shows also where another way is left, or the way
+// is back before it is looked at.
 func connectionsOf(c snaprpc.NVMeController) string {
 	var out []string
 	for _, path := range c.Paths {
 		if path.Controller != nil && meaning(path.State) == provisioner.PathConnected {
-			out = append(out, strconv.Itoa(int(*path.Controller)))
+			out = append(out, fmt.Sprintf("%s controller %d", path.TrID, *path.Controller))
 		}
 	}
 	slices.Sort(out)
-	return strings.Join(out, ",")
+	return strings.Join(out, ", ")
 }
 
 // meaning is what a word of the service says of a path. A word that is not known is of a

@@ -52,24 +52,31 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
-// TestConnectionsOf: the connections that are there are named, whatever the order in which they are told.
+// TestConnectionsOf: the connections that are there are named by the storage and the number that it gave, as
+// each storage counts for itself, whatever the order in which they are told.
 func TestConnectionsOf(t *testing.T) {
-	path := func(state string, number uint16) snaprpc.NVMePath {
-		return snaprpc.NVMePath{State: state, Controller: &number}
+	at := func(address string) snaprpc.TransportID {
+		return snaprpc.TransportID{TrType: "TCP", TrAddr: address, TrSvcID: "4420", SubNQN: "nqn.v"}
 	}
+	path := func(state, address string, number uint16) snaprpc.NVMePath {
+		return snaprpc.NVMePath{State: state, TrID: at(address), Controller: &number}
+	}
+	one, two := path("enabled", "192.0.2.1", 1), path("enabled", "192.0.2.2", 7)
+	nameOfOne, nameOfTwo := "nqn.v at TCP 192.0.2.1 port 4420 controller 1", "nqn.v at TCP 192.0.2.2 port 4420 controller 7"
 	for name, tc := range map[string]struct {
 		paths []snaprpc.NVMePath
 		want  string
 	}{
-		"one":                       {[]snaprpc.NVMePath{path("enabled", 7)}, "7"},
-		"the number 0":              {[]snaprpc.NVMePath{path("enabled", 0)}, "0"},
-		"two":                       {[]snaprpc.NVMePath{path("enabled", 7), path("enabled", 1)}, "1,7"},
-		"two, in another order":     {[]snaprpc.NVMePath{path("enabled", 1), path("enabled", 7)}, "1,7"},
-		"one of two is lost":        {[]snaprpc.NVMePath{path("resetting", 7), path("enabled", 1)}, "1"},
-		"the only one is lost":      {[]snaprpc.NVMePath{path("reconnect_is_delayed", 7)}, ""},
-		"a state that is not known": {[]snaprpc.NVMePath{path("quiescing", 7)}, ""},
-		"it has no state":           {[]snaprpc.NVMePath{path("", 7)}, ""},
-		"it has no number":          {[]snaprpc.NVMePath{{State: "enabled"}}, ""},
+		"one":                       {[]snaprpc.NVMePath{one}, nameOfOne},
+		"the number 0":              {[]snaprpc.NVMePath{path("enabled", "192.0.2.1", 0)}, "nqn.v at TCP 192.0.2.1 port 4420 controller 0"},
+		"two":                       {[]snaprpc.NVMePath{one, two}, nameOfOne + ", " + nameOfTwo},
+		"two, in another order":     {[]snaprpc.NVMePath{two, one}, nameOfOne + ", " + nameOfTwo},
+		"one of two is lost":        {[]snaprpc.NVMePath{path("resetting", "192.0.2.1", 1), two}, nameOfTwo},
+		"the number is another's":   {[]snaprpc.NVMePath{path("enabled", "192.0.2.2", 1)}, "nqn.v at TCP 192.0.2.2 port 4420 controller 1"},
+		"the only one is lost":      {[]snaprpc.NVMePath{path("reconnect_is_delayed", "192.0.2.1", 1)}, ""},
+		"a state that is not known": {[]snaprpc.NVMePath{path("quiescing", "192.0.2.1", 1)}, ""},
+		"it has no state":           {[]snaprpc.NVMePath{path("", "192.0.2.1", 1)}, ""},
+		"it has no number":          {[]snaprpc.NVMePath{{State: "enabled", TrID: at("192.0.2.1")}}, ""},
 		"none":                      {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
