@@ -73,7 +73,7 @@ func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&n.kubeletCSI, "kubelet-registration-path", "", "the CSI socket as the kubelet sees it; empty: as in --bind-address (node)")
 	fs.BoolVar(&n.heartbeat, "heartbeat", true, "write this host's half of its DPUStorageNode; false on hosts without credentials (node)")
 	fs.DurationVar(&n.beatEvery, "heartbeat-period", 10*time.Second, "time between two heartbeats (node)")
-	fs.DurationVar(&n.hostTimeout, "host-timeout", hostprobe.DefaultTimeout, "that of snap-node-driver: while the DPU does not probe this host over the link, heartbeats follow one another for so long and a second, so that a link that is cut does not pass for a host that is dead (node)")
+	fs.DurationVar(&n.hostTimeout, "host-timeout", hostprobe.DefaultTimeout, "that of snap-node-driver: while the DPU does not probe this host over the link, heartbeats and reads of its devices follow one another for so long and a second, so that a link that is cut does not pass for a host that is dead (node)")
 	fs.StringVar(&n.linkAddress, "link-address", "", "address:port, on the link to the DPU, where this host shows that it is alive; empty: it does not (node)")
 	fs.DurationVar(&n.deviceWindow, "device-timeout", devices.DefaultHostWait, "how long one call waits for a device to appear; the kubelet repeats it (node)")
 	fs.StringVar(&n.records, "device-records", "", "directory that has, for a restart, which device each volume has; empty: devices, beside the unix socket of --bind-address (node)")
@@ -106,15 +106,15 @@ func (o *options) runNode(ctx context.Context) error {
 	}
 	unprobed := hostprobe.NewUnprobed(o.node.hostTimeout, nil)
 	var heart *heartbeat.Heart
+	watcher := deadmounts.New(deadmounts.Options{Driver: o.name, Mounts: nodecsi.NewMounter().List, Broken: server.Broken, Ready: server.Ready})
 	if o.node.heartbeat {
-		watcher := deadmounts.New(deadmounts.Options{Driver: o.name, Mounts: nodecsi.NewMounter().List, Broken: server.Broken, Ready: server.Ready})
 		if heart, err = o.connectBeat(dpu, watcher, unprobed.Asks()); err != nil {
 			return err
 		}
 		go watcher.Run(ctrl.LoggerInto(ctx, ctrl.Log.WithName("deadmounts")))
 	}
 	if o.node.linkAddress != "" {
-		go func() { cancel(o.node.answerDPU(ctx, unprobed)) }()
+		go func() { cancel(o.node.answerDPU(ctx, unprobed, watcher)) }()
 	}
 	if o.node.registry != "" {
 		go func() { cancel(o.register(ctx, dpu)) }()

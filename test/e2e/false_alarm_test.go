@@ -70,6 +70,15 @@ func seenOf(host string) func(context.Context) (*moorv1alpha1.HostObservation, e
 	}
 }
 
+// idle makes a pod that has a volume as a block device and does no I/O.
+func (ns *testNamespace) idle(ctx context.Context, host string) *subject {
+	GinkgoHelper()
+	s := ns.newSubject(ctx, "snap-failover", host, raw)
+	s.raw = true
+	s.idles(ctx)
+	return s
+}
+
 // nothingTaken expects for a time that nothing is taken from any host.
 func nothingTaken(ctx context.Context, all []*subject, d time.Duration) {
 	GinkgoHelper()
@@ -100,14 +109,27 @@ var _ = Describe("a host that lives", slow, bothModes, func() {
 		s.judge(ctx)
 	})
 
-	It("loses the link to its DPU for long, and its pod does no I/O: heartbeats hold what would be taken, and that is told", ci, func(ctx context.Context) {
+	It("loses the link to its DPU for long, and its pod does no I/O: what its plugin reads then tells that it lives", ci, func(ctx context.Context) {
 		ns := faulty(ctx)
-		s := ns.newSubject(ctx, "snap-failover", "host-1", raw)
-		s.raw = true
-		s.idles(ctx)
+		s := ns.idle(ctx, "host-1")
+		join := linkOf(ctx, "1")
+		Eventually(seenOf("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+			Should(HaveValue(And(HaveField("Alive", true), HaveField("Evidence", ContainSubstring("silent on the link, and does I/O")))))
+		nothingTaken(ctx, []*subject{s}, linkAway)
+		join(ctx)
+		s.write(ctx)
+		s.stays(ctx)
+		s.judge(ctx)
+	})
+
+	It("loses the link to its DPU for long, and its storage stands still: heartbeats hold what would be taken, and that is told", func(ctx context.Context) {
+		ns := faulty(ctx)
+		s := ns.idle(ctx, "host-1")
+		resume := during(ctx, "moor-target", bed.Pause, bed.Resume)
 		join := linkOf(ctx, "1")
 		told(ctx, "host-1", "Held", "perhaps only the link")
 		nothingTaken(ctx, []*subject{s}, linkAway)
+		resume(ctx)
 		join(ctx)
 		s.write(ctx)
 		s.stays(ctx)

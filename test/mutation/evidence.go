@@ -106,6 +106,18 @@ var living = []mutation{
 	{name: "I/O of a silent host shows nothing", tests: "./pkg/node/hostprobe", edits: []edit{
 		{"pkg/node/hostprobe/decide.go", "p.Worked.After(o.worked)", "false"},
 	}},
+	{name: "a host that is not probed reads nothing", tests: mountWatcher, edits: []edit{
+		{"pkg/node/csi/deadmounts/touch.go", "			w.touch(s)", "			_ = s"},
+	}},
+	{name: "a read that hangs is repeated", tests: mountWatcher, edits: []edit{
+		{"pkg/node/csi/deadmounts/touch.go", "	if w.touched[path] {", "	if false {"},
+	}},
+	{name: "a device that was read once is not read again", tests: mountWatcher, edits: []edit{
+		{"pkg/node/csi/deadmounts/touch.go", "		delete(w.touched, path)", "		_ = path"},
+	}},
+	{name: "a host that is not probed has one sign of life", tests: "./pkg/node/hostprobe", edits: []edit{
+		{"pkg/node/hostprobe/unprobed.go", "	u.asks = append(u.asks, c)", "	if u.asks == nil {\n\t\tu.asks = append(u.asks, c)\n\t}"},
+	}},
 	{name: "a host that is not probed says nothing", tests: "./pkg/node/hostprobe", edits: []edit{
 		{"pkg/node/hostprobe/unprobed.go", "return now.Before(u.until)", "return false"},
 	}},

@@ -3,9 +3,12 @@ package hostprobe
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // probesAt are probes each Interval, between two times in milliseconds.
@@ -36,6 +39,7 @@ func TestUnprobed(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				u, begin := NewUnprobed(DefaultTimeout, nil), time.Now()
+				asks := u.Asks()
 				for _, ms := range c.probes {
 					time.AfterFunc(time.Duration(ms)*time.Millisecond, u.Probed)
 				}
@@ -44,7 +48,7 @@ func TestUnprobed(t *testing.T) {
 				var asked []int
 				for ctx.Err() == nil {
 					select {
-					case <-u.Asks():
+					case <-asks:
 						asked = append(asked, int(time.Since(begin).Milliseconds()))
 					case <-ctx.Done():
 					}
@@ -65,6 +69,7 @@ func TestUnprobedInTime(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			u := NewUnprobed(DefaultTimeout, nil)
+			asks := u.Asks()
 			go u.Run(ctx)
 			time.Sleep(phase)
 			var o opinion
@@ -79,7 +84,7 @@ func TestUnprobedInTime(t *testing.T) {
 				}
 				for end := time.After(Interval); end != nil; {
 					select {
-					case <-u.Asks():
+					case <-asks:
 						asked = append(asked, time.Since(begin))
 					case <-end:
 						end = nil
@@ -95,5 +100,71 @@ func TestUnprobedInTime(t *testing.T) {
 				t.Errorf("asked at %v, called dead at %s", asked, word)
 			}
 		})
+	}
+}
+
+// cut is a link that is cut after some probes.
+type cut struct {
+	host   *Unprobed
+	probes int
+}
+
+func (c *cut) Probe(ctx context.Context) (Answer, string) {
+	if c.probes--; c.probes >= 0 {
+		c.host.Probed()
+		return Echoed, ""
+	}
+	<-ctx.Done()
+	return Silence, ""
+}
+
+// TestUnprobedReads: however a cut falls between the probes of the DPU and the looks of the host, and
+// though what the host reads then takes its time, its DPU knows by it that the host lives.
+func TestUnprobedReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		reads bool
+		takes time.Duration
+		want  string
+	}{
+		"at once":          {true, 0, "the host is silent on the link, and does I/O"},
+		"of 0.1 s":         {true, 100 * time.Millisecond, "the host is silent on the link, and does I/O"},
+		"it reads nothing": {false, 0, "silence on the link to the host for 1s, 5 probes in a row"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for phase := time.Duration(0); phase < unprobedEvery; phase += 10 * time.Millisecond {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					u := NewUnprobed(DefaultTimeout, nil)
+					u.Asks() // for heartbeats, which hang
+					var read atomic.Int64
+					if asks := u.Asks(); c.reads {
+						go reader(ctx, asks, c.takes, &read)
+					}
+					go u.Run(ctx)
+					time.Sleep(phase)
+					dpu := NewWatcher(Options{Prober: &cut{host: u, probes: 3}, Paths: func(context.Context) []provisioner.Path {
+						return []provisioner.Path{{Device: "v", Completed: read.Load()}}
+					}})
+					_ = dpu.Start(ctx)
+					if seen := dpu.Observed(); seen == nil || seen.Evidence != c.want || seen.Alive != c.reads {
+						t.Errorf("cut %s after a look: %+v", phase, seen)
+					}
+				})
+			}
+		})
+	}
+}
+
+// reader reads whenever it is asked to.
+func reader(ctx context.Context, asks <-chan struct{}, takes time.Duration, read *atomic.Int64) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-asks:
+			time.Sleep(takes)
+			read.Add(1)
+		}
 	}
 }

@@ -59,6 +59,8 @@ type Watcher struct {
 	dead []moorv1alpha1.DeadMount
 	// asked are the paths and volumes whose answers no look has had yet.
 	asked map[string]*answer
+	// touched are the paths of which Touch has not ended.
+	touched map[string]bool
 }
 
 // answer is what was answered about a path or volume, once it was given.
@@ -82,7 +84,7 @@ func New(o Options) *Watcher {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Watcher{o: o, changed: make(chan struct{}, 1), asked: map[string]*answer{}}
+	return &Watcher{o: o, changed: make(chan struct{}, 1), asked: map[string]*answer{}, touched: map[string]bool{}}
 }
 
 // Changed gets a value when what Dead returns has changed.
@@ -113,26 +115,50 @@ func (w *Watcher) Run(ctx context.Context) {
 
 // look looks at all mounts once. What cannot be found out stays as it was.
 func (w *Watcher) look(ctx context.Context) error {
-	list, err := w.o.Mounts()
+	shown, err := w.shown()
 	if err != nil {
-		return fmt.Errorf("read the mount table: %w", err)
-	}
-	top := map[string]csi.Mount{} // what lies on another mount hides it
-	for _, m := range list {
-		top[m.Path] = m
+		return err
 	}
 	next := map[string]finding{}
-	for path, m := range top {
-		if at, ok := kubelet.Parse(path); ok {
-			if f, dead := w.judge(ctx, at, m); dead {
-				next[path] = f
-			}
+	for _, s := range shown {
+		if f, dead := w.judge(ctx, s); dead {
+			next[s.mount.Path] = f
 		}
 	}
 	w.found = next
 	w.tell(ctx, next)
 	w.forget()
 	return nil
+}
+
+// showing is a mount by which a pod has a volume of the driver.
+type showing struct {
+	pod    types.UID
+	volume string
+	mount  csi.Mount
+}
+
+// shown are the mounts of all pods.
+func (w *Watcher) shown() ([]showing, error) {
+	list, err := w.o.Mounts()
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
+	}
+	top := map[string]csi.Mount{} // what lies on another mount hides it
+	for _, m := range list {
+		top[m.Path] = m
+	}
+	var out []showing
+	for path, m := range top {
+		at, ok := kubelet.Parse(path)
+		if !ok {
+			continue
+		}
+		if volume := w.volume(at); volume != "" {
+			out = append(out, showing{pod: at.Pod, volume: volume, mount: m})
+		}
+	}
+	return out, nil
 }
 
 // forget forgets what was answered after the look that asked, if this one did not want it any more.
@@ -145,14 +171,11 @@ func (w *Watcher) forget() {
 
 // judge says what is found of one mount, and whether it is dead. While nothing is answered
 // about it, it is what it was.
-func (w *Watcher) judge(ctx context.Context, at kubelet.Target, m csi.Mount) (finding, bool) {
-	volume := w.volume(at)
-	if volume == "" {
-		return finding{}, false
-	}
-	before, known := w.found[m.Path]
-	known = known && before.pod == at.Pod && before.volume == volume
-	answered, why := w.ask(ctx, m.Path, func() error { return w.o.Broken(m.Path, m) })
+func (w *Watcher) judge(ctx context.Context, s showing) (finding, bool) {
+	path := s.mount.Path
+	before, known := w.found[path]
+	known = known && before.pod == s.pod && before.volume == s.volume
+	answered, why := w.ask(ctx, path, func() error { return w.o.Broken(path, s.mount) })
 	switch {
 	case !answered:
 		return before, known
@@ -162,7 +185,7 @@ func (w *Watcher) judge(ctx context.Context, at kubelet.Target, m csi.Mount) (fi
 		before.why, before.looks = why.Error(), min(before.looks+1, inARow)
 		return before, true
 	}
-	return finding{pod: at.Pod, volume: volume, why: why.Error(), since: w.o.Clock.Now(), looks: 1}, true
+	return finding{pod: s.pod, volume: s.volume, why: why.Error(), since: w.o.Clock.Now(), looks: 1}, true
 }
 
 // volume is the handle of the volume that is shown there; "" if it is another driver's, or not

@@ -31,6 +31,8 @@ type host struct {
 	broken map[string]error
 	hung   map[string]chan struct{}
 	asked  int
+	// reads are how often each path was asked about.
+	reads map[string]int
 	// ready are the volumes whose devices answer.
 	ready map[string]bool
 	// slowMounts and slowDevices are how long each answer about them takes.
@@ -51,6 +53,7 @@ func (k *host) answer(path string, _ csi.Mount) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked++
+	k.reads[path]++
 	if c := k.hung[path]; c != nil {
 		k.mu.Unlock()
 		<-c
@@ -60,7 +63,7 @@ func (k *host) answer(path string, _ csi.Mount) error {
 }
 
 func newHost(t *testing.T) *host {
-	k := &host{t: t, dir: t.TempDir(), broken: map[string]error{}, hung: map[string]chan struct{}{}, ready: map[string]bool{}}
+	k := &host{t: t, dir: t.TempDir(), broken: map[string]error{}, hung: map[string]chan struct{}{}, reads: map[string]int{}, ready: map[string]bool{}}
 	k.Watcher = New(Options{
 		Driver: "ours",
 		Mounts: func() ([]csi.Mount, error) { return k.table, nil },
