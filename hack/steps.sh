@@ -121,7 +121,7 @@ by_controller() { e2e_on_bed "attach mode controller" -ginkgo.label-filter='!dat
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
 # of one MODE: controller (the default), node, topology, epochs, dpu-pods, local-driver or
-# keep-functions. One has to match.
+# keep-functions; of those that are for that mode. One has to match.
 # Without FOCUS it runs what e2e_whole runs in that mode. SEQUENCES is how many random sequences
 # of faults the specs of the database play, from SEED on, and FALSE_ALARMS for how long hosts that
 # live are alarmed; they may take as long as they do.
@@ -136,8 +136,8 @@ e2e_focused() {
 	esac
 	case "$mode" in
 	controller) up fast --pods ;;
-	node) up fast --attach-mode=node ;;
-	topology | epochs | dpu-pods | local-driver | keep-functions) up fast "--$mode" ;;
+	node) more+=(-ginkgo.label-filter=attach-mode) && up fast --attach-mode=node ;;
+	topology | epochs | dpu-pods | local-driver | keep-functions) more+=(-ginkgo.label-filter="$mode") && up fast "--$mode" ;;
 	*) echo "MODE is controller, node, topology, epochs, dpu-pods, local-driver or keep-functions, not $mode" >&2 && return 2 ;;
 	esac && e2e_on_bed "$mode" -ginkgo.focus="$FOCUS" "${more[@]}"
 }
