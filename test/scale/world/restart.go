@@ -71,7 +71,7 @@ func (c *Clusters) RestartAPIServer(ctx context.Context, cluster string) error {
 	fresh := &server{cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{})}
 	// It ends with this process, however that ends.
 	fresh.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	fresh.cmd.Env = append(os.Environ(), serverMemory)
+	fresh.cmd.Env = append(os.Environ(), c.settings...)
 	if err := fresh.cmd.Start(); err != nil {
 		return fmt.Errorf("start the API server again: %w", err)
 	}
