@@ -99,7 +99,7 @@ bench: bin/moor-dev ## measure; BENCH=failover,rss: only that (root)
 	@hack/steps.sh bench
 
 .PHONY: scale
-scale: bin/moor-dev ## measure with SIZE=200 simulated hosts; FOR=10m: how long at rest, SLOW=1: slows all clocks, DISTURBED=yes: disturbances alone, TIMES=10: objects of that size, WATCH_CACHES=false: API servers that hold no object in memory, ONLY=regexp: some operations alone
+scale: bin/moor-dev ## measure with SIZE=200 simulated hosts; FOR=10m: how long at rest, SLOW=1: slows all clocks, DISTURBED=yes: disturbances alone, TIMES=10: objects of that size, WATCH_CACHES=false: API servers that hold no object in memory, ONLY=regexp: some operations alone, WORK=directory: leaves logs there
 	@hack/steps.sh scale
 
 .PHONY: model

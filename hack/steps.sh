@@ -249,11 +249,12 @@ bench_on() { up stock --vfs=64 --attach-mode="$1" && measure "${@:2}"; }
 # slows all clocks by that factor where the machine does not carry the beats.
 # DISTURBED=yes measures disturbances alone, ONLY=regexp those operations alone. TIMES
 # makes objects that many times as large as they are. WATCH_CACHES=false has the API servers
-# hold no objects in memory, where the machine has too little of it.
+# hold no objects in memory, where the machine has too little of it. WORK is a directory in
+# which the logs stay.
 scale() {
 	KUBEBUILDER_ASSETS=$(kube_bin) || return
 	export KUBEBUILDER_ASSETS
-	hack/build.sh bin ./cmd/... && plain run ./test/scale --size="${SIZE:-200}" --for="${FOR:-10m}" --slow="${SLOW:-1}" ${DISTURBED:+--disturbed} ${TIMES:+--times="$TIMES"} ${ONLY:+--only="$ONLY"} --watch-caches="${WATCH_CACHES:-true}"
+	hack/build.sh bin ./cmd/... && plain run ./test/scale --size="${SIZE:-200}" --for="${FOR:-10m}" --slow="${SLOW:-1}" ${DISTURBED:+--disturbed} ${TIMES:+--times="$TIMES"} ${ONLY:+--only="$ONLY"} --watch-caches="${WATCH_CACHES:-true}" ${WORK:+--work="$WORK"}
 }
 
 # measure NAMES... runs the benchmarks with these names on the bed that is up.

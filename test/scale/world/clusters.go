@@ -103,7 +103,7 @@ func Start(ctx context.Context, dir string, watchCaches bool) (*Clusters, error)
 			env.ControlPlane.GetAPIServer().Configure().Set("etcd-compaction-interval", "0")
 		}
 		env.ControlPlane.Etcd = &envtest.Etcd{}
-		env.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", etcdQuota)
+		env.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", etcdQuota).Set("log-outputs", filepath.Join(dir, cluster+"-etcd.log"))
 	}
 	err := with(out.settings, func() (err error) {
 		out.Clusters, err = apiserver.Start(ctx, configure)
