@@ -144,7 +144,7 @@ func (o options) settings() map[string]string {
 		out["disturbed"] = "yes"
 	}
 	if !o.watchCaches {
-		out["API servers"] = "without watch caches, etcd not compacted, GOGC 400"
+		out["API servers"] = "without watch caches, etcd not compacted, " + world.Garbage
 	}
 	return out
 }

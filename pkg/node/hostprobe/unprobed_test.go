@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -133,27 +134,32 @@ func TestUnprobedReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for phase := time.Duration(0); phase < unprobedEvery; phase += 10 * time.Millisecond {
 				synctest.Test(t, func(t *testing.T) {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-					defer cancel()
-					u := NewUnprobed(DefaultTimeout, nil)
-					u.Asks() // for heartbeats, which hang
-					var read atomic.Int64
-					if asks := u.Asks(); c.reads {
-						go reader(ctx, asks, c.takes, &read)
-					}
-					go u.Run(ctx)
-					time.Sleep(phase)
-					dpu := NewWatcher(Options{Prober: &cut{host: u, probes: 3}, Paths: func(context.Context) []provisioner.Path {
-						return []provisioner.Path{{Device: "v", Completed: read.Load()}}
-					}})
-					_ = dpu.Start(ctx)
-					if seen := dpu.Observed(); seen == nil || seen.Evidence != c.want || seen.Alive != c.reads {
+					if seen := seenAfterCut(t, phase, c.reads, c.takes); seen == nil || seen.Evidence != c.want || seen.Alive != c.reads {
 						t.Errorf("cut %s after a look: %+v", phase, seen)
 					}
 				})
 			}
 		})
 	}
+}
+
+// seenAfterCut is what a DPU sees of its host some seconds after the link was cut. Heartbeats of the host hang.
+func seenAfterCut(t *testing.T, phase time.Duration, reads bool, takes time.Duration) *moorv1alpha1.HostObservation {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	u := NewUnprobed(DefaultTimeout, nil)
+	u.Asks() // for heartbeats
+	var read atomic.Int64
+	if asks := u.Asks(); reads {
+		go reader(ctx, asks, takes, &read)
+	}
+	go u.Run(ctx)
+	time.Sleep(phase)
+	dpu := NewWatcher(Options{Prober: &cut{host: u, probes: 3}, Paths: func(context.Context) []provisioner.Path {
+		return []provisioner.Path{{Device: "v", Completed: read.Load()}}
+	}})
+	_ = dpu.Start(ctx)
+	return dpu.Observed()
 }
 
 // reader reads whenever it is asked to.

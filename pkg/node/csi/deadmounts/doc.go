@@ -4,4 +4,6 @@
 //
 // It keeps nothing on disk. Which mounts are pods' is read from the mount table, and of
 // which volume from what the kubelet keeps beside them.
+//
+// Its reads of the devices also serve as a sign of life, when one is asked for.
 package deadmounts

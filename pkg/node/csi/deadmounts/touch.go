@@ -6,9 +6,10 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Touch reads each device once for each value of asks, until ctx ends, and judges nothing by
-// it: a read is I/O, by which a DPU that hears nothing else of its host knows that it lives. What
-// hangs holds up nothing, and is not read a second time.
+// Touch reads from the device of each mount once for each value of asks, until ctx ends, and judges
+// nothing by it: a read is I/O, by which a DPU that hears nothing else of its host knows that it
+// lives. A read that hangs holds up nothing, and is not repeated. Answers of looks are not taken for
+// it, nor its own for theirs: what is dead is told by two that lie a Period apart.
 func (w *Watcher) Touch(ctx context.Context, asks <-chan struct{}) {
 	for {
 		select {
@@ -19,6 +20,7 @@ func (w *Watcher) Touch(ctx context.Context, asks <-chan struct{}) {
 		shown, err := w.shown()
 		if err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "read the devices of mounts")
+			continue
 		}
 		for _, s := range shown {
 			w.touch(s)
