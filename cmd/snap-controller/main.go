@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
@@ -50,16 +51,27 @@ func (o *options) bind(fs *pflag.FlagSet) {
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := o.flags.Validate(); err != nil {
+	mgr, err := o.manager(ctx)
+	if err != nil {
 		return err
+	}
+	if err := o.setUp(ctx, mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
+	if err := o.flags.Validate(); err != nil {
+		return nil, err
 	}
 	cfg, err := o.flags.Config(o.kubeconfig)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	scheme, err := dpucluster.NewScheme()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mgr, err := kube.NewManager(cfg, scheme, o.flags, lease, cache.Options{
 		DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
@@ -71,12 +83,18 @@ func (o *options) run(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := served.Require(ctx, mgr, served.Cluster{Name: "DPU cluster", Of: mgr}); err != nil {
-		return err
-	}
+	return mgr, served.Require(ctx, mgr, served.Cluster{Name: "DPU cluster", Of: mgr})
+}
+
+// setUp registers indexes and reconcilers, and what these watch and no index holds.
+func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.DPU()...); err != nil {
+		return err
+	}
+	if err := kube.Hold(ctx, mgr.GetCache(), &storagev1alpha1.SVVolumeAttachment{}, &corev1.PersistentVolumeClaim{},
+		&corev1.Node{}, &storagev1.CSINode{}, &storagev1.CSIDriver{}, &storagev1.StorageClass{}); err != nil {
 		return err
 	}
 	dpu, now := kube.ClusterOf(mgr), clock.RealClock{}
@@ -90,5 +108,5 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("set up %T: %w", r, err)
 		}
 	}
-	return mgr.Start(ctx)
+	return nil
 }

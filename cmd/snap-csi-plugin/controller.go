@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -66,10 +64,8 @@ func (o *options) platform(ctx context.Context, host cluster.Cluster) (provision
 		return provisioner.Platform{}, err
 	}
 	// The first read of a kind would wait for its watch: watch it from the start.
-	for _, kind := range []client.Object{&moorv1alpha1.DPUStorageNode{}, &storagev1alpha1.DPUStoragePolicy{}} {
-		if _, err := host.GetCache().GetInformer(ctx, kind); err != nil {
-			return provisioner.Platform{}, fmt.Errorf("watch %T: %w", kind, err)
-		}
+	if err := kube.Hold(ctx, host.GetCache(), &moorv1alpha1.DPUStorageNode{}, &storagev1alpha1.DPUStoragePolicy{}); err != nil {
+		return provisioner.Platform{}, err
 	}
 	recorder, err := metered.New(prometheus.Registerer(metrics.Registry), clock.RealClock{})
 	if err != nil {

@@ -75,6 +75,9 @@ func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Replicas()...); err != nil {
 		return nil, err
 	}
+	if err := kube.Hold(ctx, mgr.GetCache(), &corev1.Node{}); err != nil {
+		return nil, err
+	}
 	reconciler := &replica.Reconciler{Options: replica.Options{
 		Host: kube.ClusterOf(mgr), Clock: clock.RealClock{}, Namespace: o.namespace, Driver: o.name,
 		Reserve: o.replica.reserve, ReleaseAfter: o.replica.releaseAfter, Patience: o.replica.patience, TopologyKey: o.replica.topologyKey,

@@ -9,9 +9,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
@@ -60,7 +63,22 @@ func (o *options) run(ctx context.Context) error {
 	if err := served.Require(ctx, mgr, served.Cluster{Name: "DPU cluster", Of: mgr}); err != nil {
 		return err
 	}
+	if err := o.setUp(ctx, mgr, driver, name, features); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// setUp registers indexes and the reconciler of a driver, and what it watches and no index holds.
+func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, driver *attacher.Connection, name string, features attacher.Features) error {
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Attacher()...); err != nil {
+		return err
+	}
+	held := []client.Object{&corev1.PersistentVolume{}}
+	if features.Fence {
+		held = append(held, &storagev1alpha1.VolumeAttachment{})
+	}
+	if err := kube.Hold(ctx, mgr.GetCache(), held...); err != nil {
 		return err
 	}
 	r := &attacher.Reconciler{
@@ -70,5 +88,5 @@ func (o *options) run(ctx context.Context) error {
 	if err := r.SetupWithManager(mgr, o.retry); err != nil {
 		return fmt.Errorf("set up the attacher of %s: %w", name, err)
 	}
-	return mgr.Start(ctx)
+	return nil
 }

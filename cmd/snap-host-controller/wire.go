@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
@@ -114,12 +115,9 @@ func about(kind string) fields.Selector {
 	return fields.OneTermEqualSelector("involvedObject.kind", kind)
 }
 
-// setUp registers indexes and reconcilers.
+// setUp registers what the caches hold, and reconcilers.
 func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
-	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Host()...); err != nil {
-		return err
-	}
-	if err := kube.AddIndexes(ctx, c.DPU.Cache, index.Mirrors()...); err != nil {
+	if err := hold(ctx, mgr, c); err != nil {
 		return err
 	}
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
@@ -168,6 +166,20 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		}
 	}
 	return errors.Join(pair(ctx, mgr, c, recorder), listen(mgr, c, observer))
+}
+
+// hold makes the indexes, and has the caches hold what controllers watch and no index does.
+// Leases are left out: heartbeats would cost a replica that waits as much as the one that works.
+func hold(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
+	return errors.Join(
+		kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Host()...),
+		kube.AddIndexes(ctx, c.DPU.Cache, index.Mirrors()...),
+		kube.Hold(ctx, c.Host.Cache, &corev1.Node{}, &corev1.PersistentVolumeClaim{},
+			&moorv1alpha1.DPUVolumeSnapshot{}, &moorv1alpha1.PowerControl{}),
+		kube.Hold(ctx, c.DPU.Cache, &moorv1alpha1.WriterClaim{}, &storagev1alpha1.SVVolumeAttachment{}, &storagev1alpha1.Volume{},
+			&moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.StorageSnapshot{}, &storagev1alpha1.StoragePolicy{}, &storagev1alpha1.StorageVendor{},
+			&corev1.Event{}, &corev1.Node{}, &storagev1.CSINode{}, &storagev1.CSIDriver{}, &storagev1.StorageClass{}),
+	)
 }
 
 // pair has the DPUs of hosts read from DPF, where it is installed.

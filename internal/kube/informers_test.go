@@ -84,10 +84,11 @@ func TestReadyNamesTheFirstInformer(t *testing.T) {
 	_, err = c.GetInformerForKind(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), cache.BlockUntilSynced(false))
 	check(err)
 	check(c.List(ctx, &corev1.NodeList{})) // known already
+	check(Hold(ctx, c, &corev1.ConfigMap{}, &corev1.Node{}))
 	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Pod"),
 		storagev1.SchemeGroupVersion.WithKind("StorageClass"), storagev1.SchemeGroupVersion.WithKind("CSINode"),
-		corev1.SchemeGroupVersion.WithKind("Secret"),
+		corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 	} {
 		want("the cache of " + kind.GroupKind().String() + " of the host cluster is not filled yet")
 		inner.fill(kind)
