@@ -107,6 +107,17 @@ func (w *World) bothDie(host string, last time.Duration) {
 	})
 }
 
+// replaceCard has the host and the DPU lose their power for a time, after which another card is in
+// the place of the DPU. Nothing has the BMC of that one on record until all is healed.
+func (w *World) replaceCard(host string, last time.Duration) {
+	w.played[plan.ReplaceCard]++
+	w.bothDie(host, last)
+	w.must(w.card("dpu-" + host).Replace())
+	if b := w.bmcs[host].dpu; b != nil {
+		b.Other = true
+	}
+}
+
 // swapBMCs has other machines answer for those of a host, for a time.
 func (w *World) swapBMCs(host string, last time.Duration) {
 	for _, b := range w.bmcs[host].all() {

@@ -203,7 +203,7 @@ func (w *World) happen(e plan.Event) {
 		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
 	case plan.Restore, plan.RestoreHosts, plan.RestoreBoth:
 		w.backUp(e)
-	case plan.Cut, plan.Vanish, plan.LoseWay, plan.BothDie, plan.CutLink, plan.Isolate, plan.RestartStorage, plan.SwapBMC:
+	case plan.Cut, plan.Vanish, plan.LoseWay, plan.BothDie, plan.ReplaceCard, plan.CutLink, plan.Isolate, plan.RestartStorage, plan.SwapBMC:
 		w.sever(e)
 	default:
 		w.happenByPersons(e)
@@ -227,6 +227,8 @@ func (w *World) sever(e plan.Event) {
 		w.cutOff("host "+host, e.For)
 	case e.What == plan.BothDie:
 		w.bothDie(host, e.For)
+	case e.What == plan.ReplaceCard:
+		w.replaceCard(host, e.For)
 	case e.What == plan.SwapBMC:
 		w.swapBMCs(host, e.For)
 	case e.What == plan.CutLink:

@@ -1,7 +1,9 @@
 package hardware
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -113,6 +115,15 @@ func (d *DPU) PowerOff() {
 	d.EndSNAP()
 	clear(d.kept)
 	d.On, d.Resetting = false, false
+}
+
+// Replace puts another card in its place, which has its name, and nothing of what it kept on disk.
+func (d *DPU) Replace() error {
+	d.PowerOff()
+	if err := os.Remove(d.Journal()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("replace DPU %s: %w", d.Name, err)
+	}
+	return nil
 }
 
 // StartSNAP starts the service. Its socket is another one each time.

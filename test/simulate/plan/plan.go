@@ -31,6 +31,9 @@ const (
 	Vanish = "cut off host and DPU of"
 	// BothDie takes the power from the host where a volume is wanted, and from its DPU.
 	BothDie = "power off host and DPU of"
+	// ReplaceCard takes the power from the host where a volume is wanted, and puts another card in the
+	// place of its DPU, of the same name.
+	ReplaceCard = "replace the DPU in the host of"
 	// LoseWay cuts the DPU of the host where a volume is wanted off from the storage alone, for a
 	// time; all DPUs if no volume is named.
 	LoseWay = "cut off from the storage: DPU of"
@@ -238,7 +241,7 @@ func (p *Plan) ways(dice *rand.Rand) {
 	}
 }
 
-// around draws what goes wrong around the machines, by dice of its own: links, the storage and BMCs.
+// around draws what goes wrong around the machines, by dice of its own: links, the storage, BMCs and cards.
 func (p *Plan) around(dice *rand.Rand) {
 	at := func() time.Duration { return 5*time.Second + time.Duration(dice.Int64N(int64(p.Length*2/3))) }
 	volume := func() string { return VolumeNames[dice.IntN(p.Volumes)] }
@@ -250,6 +253,9 @@ func (p *Plan) around(dice *rand.Rand) {
 	}
 	if p.Power != "" && dice.IntN(2) == 0 {
 		p.Add(Event{What: SwapBMC, Who: volume(), At: at(), For: time.Duration(dice.Int64N(int64(2 * time.Minute)))})
+	}
+	if dice.IntN(6) == 0 {
+		p.Add(Event{What: ReplaceCard, Who: volume(), At: at(), For: 5*time.Second + time.Duration(dice.Int64N(int64(2*time.Minute)))})
 	}
 }
 
