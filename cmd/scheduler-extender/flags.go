@@ -13,9 +13,11 @@ import (
 func (o *options) bind(fs *pflag.FlagSet) {
 	o.flags.Bind(fs)
 	// Every replica answers, and none reconciles: these have no meaning here.
-	_ = fs.MarkHidden("leader-elect")
-	_ = fs.MarkHidden("leader-election-namespace")
-	_ = fs.MarkHidden("concurrency")
+	for _, name := range []string{
+		"leader-elect", "leader-election-namespace", "leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period", "concurrency",
+	} {
+		_ = fs.MarkHidden(name)
+	}
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the DPUVolumeAttachments")
 	fs.StringSliceVar(&o.drivers, "driver-name", []string{podvolume.DefaultDriver}, "CSI drivers whose volumes count")

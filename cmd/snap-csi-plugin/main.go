@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -68,7 +69,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.api.Validate(); err != nil {
 		return err
 	}
-	if err := o.guard.Validate(); err != nil {
+	if err := cmp.Or(o.guard.Validate(), o.election.Validate()); err != nil {
 		return err
 	}
 	if err := storageclass.CheckDriver(o.driver.Emulation); err != nil {

@@ -36,7 +36,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.flags.MetricsBindAddress, "metrics-address", o.flags.MetricsBindAddress, "same as --metrics-bind-address")
 	daemon.NoEffect(fs, "every attachment is looked at again at --sync-period", "resync", "reconcile-sync")
 	daemon.NoEffect(fs, "attachments are not compared with ListVolumes", "max-entries")
-	daemon.NoEffect(fs, "the durations of a lease are fixed", "leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period", "leader-election-labels")
+	daemon.NoEffect(fs, "the lease has no labels", "leader-election-labels")
 	daemon.NoEffect(fs, "metrics are at /metrics, features are not switched, and Go knows the processors of a container", "metrics-path", "feature-gates", "automaxprocs", "max-grpc-log-length")
 }
 

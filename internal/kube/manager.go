@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -35,27 +36,6 @@ type Flags struct {
 	Rate
 }
 
-// Election are the flags of a process with replicas of which one works at a time. That one
-// holds a lease.
-type Election struct {
-	LeaderElect    bool
-	LeaseNamespace string
-}
-
-// Bind adds the flags to fs. use says what the lease is for.
-func (e *Election) Bind(fs *pflag.FlagSet, use string) {
-	fs.BoolVar(&e.LeaderElect, "leader-elect", false, use)
-	fs.StringVar(&e.LeaseNamespace, "leader-election-namespace", "", "namespace of that lease; empty: the pod's own, which a process outside of a pod does not have")
-}
-
-// Of has a manager with these options take the lease. When the manager ends it gives the
-// lease back, so the process has to end with it.
-func (e Election) Of(lease string, o ctrl.Options) ctrl.Options {
-	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = e.LeaderElect, lease, e.LeaseNamespace
-	o.LeaderElectionReleaseOnCancel = true
-	return o
-}
-
 // Bind adds the flags to fs.
 func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.MetricsBindAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
@@ -72,10 +52,7 @@ func (f *Flags) Validate() error {
 	if f.Concurrency < 1 {
 		return fmt.Errorf("--concurrency is %d: at least 1 is needed", f.Concurrency)
 	}
-	if err := f.Metrics.Validate(); err != nil {
-		return err
-	}
-	return f.Rate.Validate()
+	return cmp.Or(f.Metrics.Validate(), f.Election.Validate(), f.Rate.Validate())
 }
 
 // NewManager builds a manager with the flags, health checks and one cache for
