@@ -103,6 +103,7 @@ func onBed() []suite {
 		{names: []string{"failover.drain.storage2s."}, run: drainSlow(2)},
 		{names: []string{"failover.drain.storage10s."}, run: drainSlow(10)},
 		{names: []string{"failover.host_off.controllers_killed"}, run: (*bench).controllersKilled},
+		{names: []string{"failover.host_off.leaders_lost"}, run: (*bench).leadersLost},
 		{names: []string{"failover.volumes20"}, run: (*bench).volumes20},
 		{names: []string{"failover.host_and_dpu_off"}, run: (*bench).hostAndDPUOff},
 		{names: []string{"failover.power"}, run: (*bench).powerAlone},

@@ -32,6 +32,8 @@ type incident struct {
 	workload workload.Spec
 	// runs by default.
 	runs int
+	// prepare is done to the host before that; nil: nothing.
+	prepare func(ctx context.Context, b *bench, host string) error
 	// strike does the damage; the time counts from before it.
 	strike func(ctx context.Context, b *bench, host string) error
 	// mend undoes the damage; nil: host and DPU get their power again.
@@ -216,6 +218,11 @@ func (b *bench) loseOne(ctx context.Context, i incident, at **workload.Workload,
 	host, err := w.Host()
 	if err != nil {
 		return 0, err
+	}
+	if i.prepare != nil {
+		if err := i.prepare(ctx, b, host); err != nil {
+			return 0, err
+		}
 	}
 	if err := pause(ctx, rand.N(kubeletPeriod)); err != nil {
 		return 0, err

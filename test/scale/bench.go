@@ -153,10 +153,7 @@ func (b *bench) list(ctx context.Context, vendor, driver string) error {
 		return err
 	}
 	attachments := float64(b.o.hosts * b.o.volumes)
-	var elect []string
-	if b.o.elect {
-		elect = []string{"--leader-elect", "--leader-election-namespace=" + kit.Namespace}
-	}
+	elect := b.o.election()
 	slow := func(d time.Duration) string { return time.Duration(float64(d) * b.o.slow).String() }
 	b.programs = []*program.Program{
 		{Name: "snap-controller", Account: "snap-controller", Reconciles: attachments, Args: slices.Concat(elect, []string{

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"regexp"
@@ -15,8 +16,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/kit"
 	"github.com/moor-storage/moor/test/scale/world"
 )
 
@@ -63,7 +68,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.hosts, "size", 200, "simulated hosts, each with a DPU")
 	f.IntVar(&o.volumes, "volumes", 10, "volumes that are attached to each host")
 	f.DurationVar(&o.lasting, "for", 10*time.Minute, "how long the settled world is watched")
-	f.Float64Var(&o.slow, "slow", 1, "slow all clocks by this factor: the periods of the beats, and the timeouts that go with them")
+	f.Float64Var(&o.slow, "slow", 1, "slow all clocks by this factor: the periods of the beats, the timeouts that go with them, and the leases of leaders")
 	f.IntVar(&o.budget, "failover-budget", 1000, "hosts that may begin to fail over within a minute, also of one zone: as of snap-host-controller")
 	f.IntVar(&o.times, "times", 1, "how many times as large as usual each object is, by an annotation")
 	f.StringVar(&o.bin, "bin", "bin", "directory of Moor's programs")
@@ -120,6 +125,21 @@ func run(ctx context.Context, o options) error {
 	r := newRecord(o.prefix(), results.Invocation{Commit: source.Commit, Dirty: source.Dirty, Machine: results.DescribeMachine(), Settings: o.settings()})
 	err = measure(ctx, o, r)
 	return errors.Join(err, o.output.Publish(os.Stdout, r.file, known), o.growth())
+}
+
+// election are the flags of programs that elect leaders, with leases that are as slow as
+// all other clocks; none if they do not.
+func (o options) election() []string {
+	if !o.elect {
+		return nil
+	}
+	var usual kube.Election
+	usual.Bind(pflag.NewFlagSet("", pflag.ContinueOnError), "")
+	slow := func(d time.Duration) string { return time.Duration(math.Ceil(d.Seconds()*max(o.slow, 1)) * 1e9).String() }
+	return []string{
+		"--leader-elect", "--leader-election-namespace=" + kit.Namespace, "--leader-election-lease-duration=" + slow(usual.LeaseDuration),
+		"--leader-election-renew-deadline=" + slow(usual.RenewDeadline), "--leader-election-retry-period=" + slow(usual.RetryPeriod),
+	}
 }
 
 // prefix begins the names of all results. Those of enlarged objects have names of

@@ -57,6 +57,7 @@ var targets = []Target{
 	value(5_000).of("failover.snap_killed_with_state"),
 	value(20_000).andP99(30_000).of("epochs.failover.path_cut"),
 	value(25_000).of("failover.host_off.controllers_killed"),
+	value(8_000).andP99(15_000).of("failover.host_off.leaders_lost." + ModeNode),
 	value(0).of(SafetyViolations),
 	value(0).of(SafetyViolations + "."),
 	value(0).of(SafetyLost),

@@ -1,0 +1,156 @@
+package moor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/record"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// controller is one that elects a leader, and that a failover goes through.
+type controller struct {
+	name, cluster, lease string
+	// health is the port of its health checks.
+	health string
+}
+
+// elected are those controllers. snap-external-attacher elects one too, but stands beside the
+// vendor's controller, of which the bed has one.
+var elected = []controller{
+	{"snap-host-controller", devcluster.HostCluster, "snap-host-controller.dpu.nvidia.com", "9107"},
+	{"snap-controller", devcluster.DPUCluster, "snap-controller.nvidia.com", "9105"},
+}
+
+// electing are their flags then: leases that are shorter than by default.
+var electing = []string{
+	"--leader-elect", "--leader-election-namespace=" + kit.Namespace,
+	"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=4s", "--leader-election-retry-period=1s",
+}
+
+// Elect has each controller that a failover goes through run as two replicas, on hosts, in the
+// place of the one that the bed has: those on leader have the leases when it returns, and those
+// on standby are ready. undo has all as it was, also if Elect fails.
+func Elect(ctx context.Context, c *devcluster.Cluster, leader, standby string) (undo func(context.Context) error, err error) {
+	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	if err != nil {
+		return nil, err
+	}
+	var undone []func(context.Context) error
+	undo = func(ctx context.Context) error {
+		var failed []error
+		for _, f := range undone {
+			failed = append(failed, f(ctx))
+		}
+		return errors.Join(failed...)
+	}
+	for _, of := range elected {
+		usual, err := recorded(c, of.name)
+		if err != nil {
+			return undo, err
+		}
+		undone = append(undone, func(ctx context.Context) error { return single(ctx, c, usual) })
+		if err := of.elect(ctx, c, clients, usual, leader, standby); err != nil {
+			return undo, fmt.Errorf("elect %s: %w", of.name, err)
+		}
+	}
+	return undo, nil
+}
+
+// recorded is a process as it was started.
+func recorded(c *devcluster.Cluster, name string) (devcluster.Process, error) {
+	all, err := c.Processes()
+	if err != nil {
+		return devcluster.Process{}, err
+	}
+	i := slices.IndexFunc(all, func(p record.Running) bool { return p.Name == name })
+	if i < 0 {
+		return devcluster.Process{}, fmt.Errorf("the bed has no process %s", name)
+	}
+	return all[i].Process, nil
+}
+
+// replica is the process on a host.
+func replica(of devcluster.Process, host string) devcluster.Process {
+	return devcluster.Process{Name: of.Name + "-" + host, Machine: host, Env: of.Env, Argv: append(slices.Clone(of.Argv), electing...)}
+}
+
+// single ends the replicas, and runs the process that the bed has.
+func single(ctx context.Context, c *devcluster.Cluster, usual devcluster.Process) error {
+	var failed []error
+	for _, host := range c.Nodes() {
+		failed = append(failed, c.Remove(usual.Name+"-"+host))
+	}
+	if !c.Running(usual.Name) {
+		failed = append(failed, c.Start(ctx, usual))
+	}
+	return errors.Join(failed...)
+}
+
+// elect ends the usual process, and starts the replicas, one after the other.
+func (of controller) elect(ctx context.Context, c *devcluster.Cluster, clients kit.Clients, usual devcluster.Process, leader, standby string) error {
+	if err := c.Remove(usual.Name); err != nil {
+		return err
+	}
+	api := clients.Host
+	if of.cluster == devcluster.DPUCluster {
+		api = clients.DPU
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: of.lease}}
+	if err := client.IgnoreNotFound(api.Delete(ctx, lease)); err != nil {
+		return fmt.Errorf("delete what is left of its lease: %w", err)
+	}
+	if err := c.Start(ctx, replica(usual, leader)); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		found, err := kube.Find(ctx, api, client.ObjectKeyFromObject(lease), lease)
+		return found && ptr.Deref(lease.Spec.HolderIdentity, "") != "", err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the replica on %s leads: %w", leader, err)
+	}
+	if err := c.Start(ctx, replica(usual, standby)); err != nil {
+		return err
+	}
+	machines, err := c.Machines()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(machines, func(m record.Machine) bool { return m.Name == standby })
+	if i < 0 {
+		return fmt.Errorf("the bed has no machine %s", standby)
+	}
+	if err := awaitHTTP(ctx, "http://"+machines[i].IP+":"+of.health+"/readyz"); err != nil {
+		return fmt.Errorf("wait for the replica on %s: %w", standby, err)
+	}
+	return nil
+}
+
+// awaitHTTP waits until a GET is answered by 200.
+func awaitHTTP(ctx context.Context, url string) error {
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		if err != nil {
+			return false, err
+		}
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false, nil // it does not listen yet
+		}
+		_ = answer.Body.Close() // nothing is written
+		return answer.StatusCode == http.StatusOK, nil
+	})
+}
