@@ -169,14 +169,13 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 }
 
 // hold makes the indexes, and has the caches hold what controllers watch and no index does.
-// Leases are left out: heartbeats would cost a replica that waits as much as the one that works.
 func hold(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
 	return errors.Join(
 		kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Host()...),
 		kube.AddIndexes(ctx, c.DPU.Cache, index.Mirrors()...),
-		kube.Hold(ctx, c.Host.Cache, &corev1.Node{}, &corev1.PersistentVolumeClaim{},
+		kube.Hold(ctx, c.Host.Cache, &coordinationv1.Lease{}, &corev1.Node{}, &corev1.PersistentVolumeClaim{},
 			&moorv1alpha1.DPUVolumeSnapshot{}, &moorv1alpha1.PowerControl{}),
-		kube.Hold(ctx, c.DPU.Cache, &moorv1alpha1.WriterClaim{}, &storagev1alpha1.SVVolumeAttachment{}, &storagev1alpha1.Volume{},
+		kube.Hold(ctx, c.DPU.Cache, &coordinationv1.Lease{}, &moorv1alpha1.WriterClaim{}, &storagev1alpha1.SVVolumeAttachment{}, &storagev1alpha1.Volume{},
 			&moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.StorageSnapshot{}, &storagev1alpha1.StoragePolicy{}, &storagev1alpha1.StorageVendor{},
 			&corev1.Event{}, &corev1.Node{}, &storagev1.CSINode{}, &storagev1.CSIDriver{}, &storagev1.StorageClass{}),
 	)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -51,8 +52,14 @@ type Leases struct {
 	Clock     clock.WithTicker
 }
 
-// Start watches Leases and writes its own until ctx ends. It is a manager.Runnable of the
-// leader alone.
+var _, _ manager.LeaderElectionRunnable = (*Leases)(nil), (*Nodes)(nil)
+
+// NeedLeaderElection is false: a replica that takes over has to know who is silent, and has
+// to have heard a DPU before it believes what that says of its host.
+func (*Leases) NeedLeaderElection() bool { return false }
+
+// Start watches Leases and writes its own until ctx ends. Replicas write the same one: each
+// hears from any of them that the API server takes writes, and that its own watch is not stuck.
 func (l *Leases) Start(ctx context.Context) error {
 	informer, err := l.Cluster.Cache.GetInformer(ctx, &coordinationv1.Lease{})
 	if err != nil {

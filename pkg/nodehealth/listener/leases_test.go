@@ -73,3 +73,10 @@ func TestWriteSelfHeartbeat(t *testing.T) {
 		}
 	}
 }
+
+// TestReplicasListen: one that waits for its lease hears what the leader hears.
+func TestReplicasListen(t *testing.T) {
+	if new(Leases).NeedLeaderElection() || new(Nodes).NeedLeaderElection() {
+		t.Error("a replica that takes over would have heard nothing")
+	}
+}

@@ -45,8 +45,11 @@ type Nodes struct {
 	hostsOf map[string]sets.Set[string]
 }
 
-// Start watches until ctx ends. It is a manager.Runnable of the leader
-// alone.
+// NeedLeaderElection is false, for the reason that it is for Leases. Without the lease nothing
+// follows from what is heard: a replica that waits has no reconcilers.
+func (*Nodes) NeedLeaderElection() bool { return false }
+
+// Start watches until ctx ends.
 func (n *Nodes) Start(ctx context.Context) error {
 	stop, err := n.listen(ctx)
 	if err != nil {
