@@ -11,7 +11,7 @@ import (
 )
 
 // leadersLost is a host that loses its power together with the leaders that would fail it over:
-// their leases have to run out (6 s) before other replicas begin.
+// their leases have to run out (5 s) before other replicas begin.
 func (b *bench) leadersLost(ctx context.Context) (err error) {
 	undo := func(context.Context) error { return nil }
 	defer func() { err = errors.Join(err, undo(context.WithoutCancel(ctx))) }()

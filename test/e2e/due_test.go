@@ -32,8 +32,8 @@ const (
 	// budgetSpent is for a host that waits until the budget of a minute allows it.
 	budgetSpent = time.Minute + hostDead
 	// takenOver is for replicas of controllers whose leaders have died (moor.Elect): their leases
-	// count for 6 s, and another tries within 4.4 retry periods of a second.
-	takenOver = 11 * time.Second
+	// count for 5 s, and another tries within 4.4 retry periods of half a second.
+	takenOver = 8 * time.Second
 	// leaseOver is for a DPU that gives a lease of 8 s, drains for 3 s and has a
 	// watchdog of 5 s: the bound of docs/decisions/0007-lease-bound.md is 8 + 3*5 + 3 s,
 	// and it counts from the last renewal. Then the pod of a living host is evicted.

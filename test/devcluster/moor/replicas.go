@@ -37,7 +37,7 @@ var elected = []controller{
 // electing are their flags then: leases that are shorter than by default.
 var electing = []string{
 	"--leader-elect", "--leader-election-namespace=" + kit.Namespace,
-	"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=4s", "--leader-election-retry-period=1s",
+	"--leader-election-lease-duration=5s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=500ms",
 }
 
 // Elect has each controller that a failover goes through run as two replicas, on hosts, in the
