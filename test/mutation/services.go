@@ -286,4 +286,16 @@ var services = []mutation{
 	{name: "a reader's access mode counts as a writer's", tests: vendor, edits: []edit{
 		{"reference/localvendor/records/volume.go", "		if !h.ReadOnly && !ReadOnlyModes(h.AccessModes) {", "		if !h.ReadOnly {"},
 	}},
+	{name: "a replica that waits for its lease hears no host", tests: "./pkg/nodehealth/listener", edits: []edit{
+		{"pkg/nodehealth/listener/nodes.go", "NeedLeaderElection() bool { return false }", "NeedLeaderElection() bool { return true }"},
+	}},
+	{name: "a replica that waits for its lease hears no lease", tests: "./pkg/nodehealth/listener", edits: []edit{
+		{"pkg/nodehealth/listener/leases.go", "NeedLeaderElection() bool { return false }", "NeedLeaderElection() bool { return true }"},
+	}},
+	{name: "a kind that is to be held is listed by the leader alone", tests: access, edits: []edit{
+		{"internal/kube/hold.go", "range kinds {", "range kinds[1:] {"},
+	}},
+	{name: "a lease may end while its leader tries to renew it", tests: access, edits: []edit{
+		{"internal/kube/election.go", "e.LeaseDuration <= e.RenewDeadline ||", "e.LeaseDuration < e.RenewDeadline ||"},
+	}},
 }

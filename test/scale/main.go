@@ -135,7 +135,9 @@ func (o options) election() []string {
 	}
 	var usual kube.Election
 	usual.Bind(pflag.NewFlagSet("", pflag.ContinueOnError), "")
-	slow := func(d time.Duration) string { return time.Duration(math.Ceil(d.Seconds()*max(o.slow, 1)) * 1e9).String() }
+	slow := func(d time.Duration) string {
+		return time.Duration(math.Ceil(d.Seconds()*max(o.slow, 1)) * 1e9).String()
+	}
 	return []string{
 		"--leader-elect", "--leader-election-namespace=" + kit.Namespace, "--leader-election-lease-duration=" + slow(usual.LeaseDuration),
 		"--leader-election-renew-deadline=" + slow(usual.RenewDeadline), "--leader-election-retry-period=" + slow(usual.RetryPeriod),
