@@ -62,8 +62,15 @@ func Elect(ctx context.Context, c *devcluster.Cluster, leader, standby string) (
 			return undo, err
 		}
 		undone = append(undone, func(ctx context.Context) error { return single(ctx, c, usual) })
-		if err := of.elect(ctx, c, clients, usual, leader, standby); err != nil {
-			return undo, fmt.Errorf("elect %s: %w", of.name, err)
+		api := clients.Host
+		if of.cluster == devcluster.DPUCluster {
+			api = clients.DPU
+		}
+		if err := of.lead(ctx, c, api, replica(usual, leader)); err != nil {
+			return undo, fmt.Errorf("have %s lead on %s: %w", of.name, leader, err)
+		}
+		if err := of.wait(ctx, c, replica(usual, standby)); err != nil {
+			return undo, fmt.Errorf("have %s wait on %s: %w", of.name, standby, err)
 		}
 	}
 	return undo, nil
@@ -99,44 +106,38 @@ func single(ctx context.Context, c *devcluster.Cluster, usual devcluster.Process
 	return errors.Join(failed...)
 }
 
-// elect ends the usual process, and starts the replicas, one after the other.
-func (of controller) elect(ctx context.Context, c *devcluster.Cluster, clients kit.Clients, usual devcluster.Process, leader, standby string) error {
-	if err := c.Remove(usual.Name); err != nil {
+// lead runs a replica in the place of the process that the bed has, until it has the lease.
+func (of controller) lead(ctx context.Context, c *devcluster.Cluster, api client.Client, replica devcluster.Process) error {
+	if err := c.Remove(of.name); err != nil {
 		return err
-	}
-	api := clients.Host
-	if of.cluster == devcluster.DPUCluster {
-		api = clients.DPU
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: of.lease}}
 	if err := client.IgnoreNotFound(api.Delete(ctx, lease)); err != nil {
 		return fmt.Errorf("delete what is left of its lease: %w", err)
 	}
-	if err := c.Start(ctx, replica(usual, leader)); err != nil {
+	if err := c.Start(ctx, replica); err != nil {
 		return err
 	}
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		found, err := kube.Find(ctx, api, client.ObjectKeyFromObject(lease), lease)
 		return found && ptr.Deref(lease.Spec.HolderIdentity, "") != "", err
 	})
-	if err != nil {
-		return fmt.Errorf("wait until the replica on %s leads: %w", leader, err)
-	}
-	if err := c.Start(ctx, replica(usual, standby)); err != nil {
+}
+
+// wait runs a replica until it is ready.
+func (of controller) wait(ctx context.Context, c *devcluster.Cluster, replica devcluster.Process) error {
+	if err := c.Start(ctx, replica); err != nil {
 		return err
 	}
 	machines, err := c.Machines()
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(machines, func(m record.Machine) bool { return m.Name == standby })
+	i := slices.IndexFunc(machines, func(m record.Machine) bool { return m.Name == replica.Machine })
 	if i < 0 {
-		return fmt.Errorf("the bed has no machine %s", standby)
+		return fmt.Errorf("the bed has no machine %s", replica.Machine)
 	}
-	if err := awaitHTTP(ctx, "http://"+machines[i].IP+":"+of.health+"/readyz"); err != nil {
-		return fmt.Errorf("wait for the replica on %s: %w", standby, err)
-	}
-	return nil
+	return awaitHTTP(ctx, "http://"+machines[i].IP+":"+of.health+"/readyz")
 }
 
 // awaitHTTP waits until a GET is answered by 200.
