@@ -32,7 +32,7 @@ type incident struct {
 	workload workload.Spec
 	// runs by default.
 	runs int
-	// prepare is done to the host before that; nil: nothing.
+	// prepare makes ready for the damage, before any time counts; nil: nothing is needed.
 	prepare func(ctx context.Context, b *bench, host string) error
 	// strike does the damage; the time counts from before it.
 	strike func(ctx context.Context, b *bench, host string) error

@@ -17,9 +17,7 @@ var _ = Describe("replicas of the controllers", slow, bothModes, func() {
 		ns := faulty(ctx)
 		s := ns.subject(ctx, "host-1")
 		undo, err := moor.Elect(ctx, bed, s.host, "host-3")
-		if undo != nil {
-			DeferCleanup(undo)
-		}
+		DeferCleanup(undo)
 		Expect(err).NotTo(HaveOccurred())
 		d := within(hostDead + takenOver)
 		powerOff(ctx, s.host)

@@ -128,7 +128,7 @@ func run(ctx context.Context, o options) error {
 }
 
 // election are the flags of programs that elect leaders, with leases that are as slow as
-// all other clocks; none if they do not.
+// all other clocks, in whole seconds; none if they do not.
 func (o options) election() []string {
 	if !o.elect {
 		return nil

@@ -42,26 +42,27 @@ var electing = []string{
 
 // Elect has each controller that a failover goes through run as two replicas, on hosts, in the
 // place of the one that the bed has: those on leader have the leases when it returns, and those
-// on standby are ready. undo has all as it was, also if Elect fails.
+// on standby are ready. undo has all as it was, also if Elect fails; it is never nil.
 func Elect(ctx context.Context, c *devcluster.Cluster, leader, standby string) (undo func(context.Context) error, err error) {
-	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
-	if err != nil {
-		return nil, err
-	}
-	var undone []func(context.Context) error
+	var replaced []devcluster.Process
 	undo = func(ctx context.Context) error {
 		var failed []error
-		for _, f := range undone {
-			failed = append(failed, f(ctx))
+		for _, usual := range replaced {
+			failed = append(failed, single(ctx, c, usual))
 		}
 		return errors.Join(failed...)
 	}
+	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	if err != nil {
+		return undo, err
+	}
 	for _, of := range elected {
-		usual, err := recorded(c, of.name)
+		running, err := record.LoadProcess(of.name)
 		if err != nil {
-			return undo, err
+			return undo, fmt.Errorf("find process %s: %w", of.name, err)
 		}
-		undone = append(undone, func(ctx context.Context) error { return single(ctx, c, usual) })
+		usual := running.Process
+		replaced = append(replaced, usual)
 		api := clients.Host
 		if of.cluster == devcluster.DPUCluster {
 			api = clients.DPU
@@ -74,19 +75,6 @@ func Elect(ctx context.Context, c *devcluster.Cluster, leader, standby string) (
 		}
 	}
 	return undo, nil
-}
-
-// recorded is a process as it was started.
-func recorded(c *devcluster.Cluster, name string) (devcluster.Process, error) {
-	all, err := c.Processes()
-	if err != nil {
-		return devcluster.Process{}, err
-	}
-	i := slices.IndexFunc(all, func(p record.Running) bool { return p.Name == name })
-	if i < 0 {
-		return devcluster.Process{}, fmt.Errorf("the bed has no process %s", name)
-	}
-	return all[i].Process, nil
 }
 
 // replica is the process on a host.

@@ -117,9 +117,9 @@ func (d *DPU) PowerOff() {
 	d.On, d.Resetting = false, false
 }
 
-// Replace puts another card in its place, which has its name, and nothing of what it kept on disk.
+// Replace puts another card in the place of one that has no power. It has its name, and nothing of
+// what it kept on disk.
 func (d *DPU) Replace() error {
-	d.PowerOff()
 	if err := os.Remove(d.Journal()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace DPU %s: %w", d.Name, err)
 	}
