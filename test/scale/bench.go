@@ -87,7 +87,7 @@ func (b *bench) run(ctx context.Context) error {
 	if err := b.startAll(ctx); err != nil {
 		return err
 	}
-	if b.o.only == nil {
+	if b.o.measures(settled) {
 		if err := b.settled(ctx); err != nil {
 			b.say("  %v", err)
 			b.record.fail(count("settled.writes"), err)

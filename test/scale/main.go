@@ -41,7 +41,7 @@ type options struct {
 	// early starts the programs when each host has beaten once: for what is counted, and
 	// not timed.
 	early bool
-	// only the operations whose names match are measured, and rest is not; nil: all.
+	// only the operations whose names match are measured, rest as "settled"; nil: all.
 	only *regexp.Regexp
 	// elect has the programs elect leaders, as deploy/ does.
 	elect bool
@@ -74,7 +74,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.bin, "bin", "bin", "directory of Moor's programs")
 	f.StringVar(&o.work, "work", "", "directory of logs and kubeconfigs, which is left there; empty: one that is removed")
 	o.output.Bind(f)
-	f.Func("only", "measure start and those operations alone whose names match this regular expression", func(v string) (err error) {
+	f.Func("only", "measure start, and rest (settled) and those operations alone whose names match this regular expression", func(v string) (err error) {
 		o.only, err = regexp.Compile(v)
 		return err
 	})
@@ -143,6 +143,12 @@ func (o options) election() []string {
 		"--leader-election-renew-deadline=" + slow(usual.RenewDeadline), "--leader-election-retry-period=" + slow(usual.RetryPeriod),
 	}
 }
+
+// settled is the name of rest where operations are chosen.
+const settled = "settled"
+
+// measures says whether an operation is chosen.
+func (o options) measures(name string) bool { return o.only == nil || o.only.MatchString(name) }
 
 // prefix begins the names of all results. Those of enlarged objects have names of
 // their own, as the targets are for others.

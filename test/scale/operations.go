@@ -60,7 +60,7 @@ func (b *bench) each(ctx context.Context, name string, operations []operation) {
 		if ctx.Err() != nil {
 			return
 		}
-		if b.o.only != nil && !b.o.only.MatchString(op.of.name) {
+		if !b.o.measures(op.of.name) {
 			continue
 		}
 		b.say("measuring %s", op.of.name)
