@@ -176,10 +176,15 @@ func (b *bench) wantFunctions(volumes int) error {
 	return nil
 }
 
+// wantCrowd refuses a bed whose hosts have fewer virtual functions than a crowd needs.
+func (b *bench) wantCrowd() error {
+	return b.wantFunctions((crowd + len(b.bed.Nodes()) - 1) / len(b.bed.Nodes()))
+}
+
 // attachParallel attaches a crowd of new volumes at once over all hosts. The
 // first round is a warm-up.
 func (b *bench) attachParallel(ctx context.Context) error {
-	if err := b.wantFunctions((crowd + len(b.bed.Nodes()) - 1) / len(b.bed.Nodes())); err != nil {
+	if err := b.wantCrowd(); err != nil {
 		return err
 	}
 	single := b.series("attach.parallel50", results.Millis, results.Median)

@@ -91,6 +91,7 @@ func onBed() []suite {
 		{names: []string{"provision"}, run: (*bench).provision},
 		{names: []string{"attach.single", "detach.single", "attach.api_writes.host", "attach.api_writes.dpu"}, run: (*bench).attachSingle},
 		{names: []string{"attach.parallel50", "attach.parallel50.all"}, run: (*bench).attachParallel},
+		{names: []string{"attach.rolling_restart"}, run: (*bench).attachRolling},
 		{names: []string{"hotplug.attach"}, run: (*bench).hotplugSingle},
 		{names: []string{"hotplug.parallel31"}, run: (*bench).hotplugParallel},
 		{names: []string{"fence.rpc"}, run: (*bench).fence},

@@ -83,6 +83,21 @@ var _ = Describe("a pod whose mount died with SNAP", bothModes, func() {
 		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
 	})
 
+	It("is made anew by virtio-fs too, with what it had synced", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "local", "emulation": "virtiofs", "deadMount": "Restart"})
+		pod := ns.mooredAt(ctx, "shares", class, "host-1")
+		before := runs(ctx, pod)
+		Expect(sh(ctx, pod, "echo kept > /data/x && sync && grep ' /data ' /proc/mounts")).To(ContainSubstring("virtiofs"))
+		volume := volumeOf(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-shares-0", Namespace: ns.name}})
+		restart(ctx, "snap-emulator-dpu-1")
+		_, err := kit.AwaitRunning(ctx, clients.Host, pod, string(before.UID), patience)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(sh(ctx, pod, "cat /data/x")).To(Equal("kept\n"))
+		Expect(dpuVolume(ctx, volume).Status.Restarts).To(HaveValue(HaveField("Count", int32(1))))
+		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
+	})
+
 	It("is told of, on attachment and pod, where it is to be told alone, and runs once it was deleted", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		pod := ns.mooredAt(ctx, "told", ns.class(ctx, map[string]string{"policy": "local", "deadMount": "Tell"}), "host-1")

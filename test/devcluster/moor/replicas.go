@@ -77,6 +77,22 @@ func Elect(ctx context.Context, c *devcluster.Cluster, leader, standby string) (
 	return undo, nil
 }
 
+// Roll restarts the replicas that Elect has made one after the other, those on leader first, as
+// the rolling update of a Deployment does: each is asked to end, and is ready again before the next.
+func Roll(ctx context.Context, c *devcluster.Cluster, leader, standby string) error {
+	for _, host := range []string{leader, standby} {
+		for _, of := range elected {
+			if err := c.Restart(ctx, of.name+"-"+host); err != nil {
+				return err
+			}
+			if err := of.ready(ctx, c, host); err != nil {
+				return fmt.Errorf("wait until %s on %s is ready again: %w", of.name, host, err)
+			}
+		}
+	}
+	return nil
+}
+
 // replica is the process on a host.
 func replica(of devcluster.Process, host string) devcluster.Process {
 	return devcluster.Process{Name: of.Name + "-" + host, Machine: host, Env: of.Env, Argv: append(slices.Clone(of.Argv), electing...)}
@@ -117,13 +133,18 @@ func (of controller) wait(ctx context.Context, c *devcluster.Cluster, replica de
 	if err := c.Start(ctx, replica); err != nil {
 		return err
 	}
+	return of.ready(ctx, c, replica.Machine)
+}
+
+// ready waits until the replica on a host is.
+func (of controller) ready(ctx context.Context, c *devcluster.Cluster, host string) error {
 	machines, err := c.Machines()
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(machines, func(m record.Machine) bool { return m.Name == replica.Machine })
+	i := slices.IndexFunc(machines, func(m record.Machine) bool { return m.Name == host })
 	if i < 0 {
-		return fmt.Errorf("the bed has no machine %s", replica.Machine)
+		return fmt.Errorf("the bed has no machine %s", host)
 	}
 	return awaitHTTP(ctx, "http://"+machines[i].IP+":"+of.health+"/readyz")
 }
