@@ -24,10 +24,14 @@ func (b *bench) attachRolling(ctx context.Context) (err error) {
 		return err
 	}
 	for range b.options.times(3) {
+		volumes, err := b.create(ctx, crowd, plain())
+		if err != nil {
+			return err
+		}
 		rolled := make(chan error, 1)
 		go func() { rolled <- moor.Roll(ctx, b.bed, nodes[0], nodes[1]) }()
-		_, all, err := b.attachCrowd(ctx, crowd, plain(), b.turn)
-		if err := errors.Join(err, <-rolled); err != nil {
+		_, all, err := b.attachAtOnce(ctx, volumes, b.turn)
+		if err := errors.Join(err, <-rolled, b.clearVolumes(ctx)); err != nil {
 			return err
 		}
 		series.add(all)

@@ -51,18 +51,15 @@ func (b *bench) many(ctx context.Context) error {
 
 // attachAll attaches new volumes to every host, and leaves them attached.
 func (b *bench) attachAll(ctx context.Context) error {
-	if b.bed.Options().VFs < attachedPerHost {
-		return fmt.Errorf("attach %d volumes to each host: it has %d virtual functions; run make bench, or moor-dev up --vfs=64", attachedPerHost, b.bed.Options().VFs)
+	if err := b.wantFunctions(attachedPerHost); err != nil {
+		return err
 	}
-	n := attachedPerHost * len(b.bed.Nodes())
-	volumes, err := b.create(ctx, n, plain())
+	volumes, err := b.create(ctx, attachedPerHost*len(b.bed.Nodes()), plain())
 	if err != nil {
 		return err
 	}
-	return each(n, func(i int) error {
-		_, err := b.attach(ctx, volumes[i], b.turn(i))
-		return err
-	})
+	_, _, err = b.attachAtOnce(ctx, volumes, b.turn)
+	return err
 }
 
 // memory measures the resident memory of every process of Moor. Processes that
