@@ -298,4 +298,7 @@ var services = []mutation{
 	{name: "a lease may end while its leader tries to renew it", tests: access, edits: []edit{
 		{"internal/kube/election.go", "e.LeaseDuration <= e.RenewDeadline ||", "e.LeaseDuration < e.RenewDeadline ||"},
 	}},
+	{name: "a leader that hangs while it ends keeps its lease", tests: access, edits: []edit{
+		{"internal/kube/election.go", "ptr.To(endsWithin)", "ptr.To(10*endsWithin)"},
+	}},
 }
