@@ -46,7 +46,7 @@ func (e Election) Validate() error {
 }
 
 // endsWithin is how long a manager that ends waits for what works under its lease, all of which is
-// cancelled, before it gives the lease back all the same; it takes some 10 ms. A queue of
+// canceled, before it gives the lease back all the same; it takes some 10 ms. A queue of
 // controller-runtime can keep its workers for ever when it ends in the midst of work
 // (kubernetes-sigs/controller-runtime#3538, in v0.24.1). By default they are waited for for 30 s, after which
 // a kubelet kills the process, so that no other replica works before the lease has run out too.
