@@ -3,8 +3,6 @@
 package heartbeats
 
 import (
-	"context"
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -21,6 +19,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/node"
@@ -84,15 +83,7 @@ func startController(t *testing.T) {
 	must(t, mgr.Add(&listener.Leases{Source: nodehealth.HostCluster, Cluster: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
 	must(t, mgr.Add(&listener.Leases{Source: nodehealth.DPUCluster, Cluster: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
 	must(t, mgr.Add(&listener.Nodes{Host: c.Host, DPU: c.DPU, HostNamespace: c.Namespace, DPUNamespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("manager: %v", err)
-		}
-	})
+	kubetest.Run(t, mgr)
 }
 
 func must(t *testing.T, err error) {

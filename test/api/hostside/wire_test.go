@@ -4,7 +4,6 @@ package hostside
 
 import (
 	"context"
-	"errors"
 	"os"
 	"reflect"
 	"testing"
@@ -63,20 +62,6 @@ func namespaced() cache.Options {
 	return cache.Options{DefaultNamespaces: map[string]cache.Config{kit.Namespace: {}}}
 }
 
-// start runs a manager until the test ends.
-func start(t *testing.T, mgr ctrl.Manager) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("manager: %v", err)
-		}
-	})
-}
-
 // startHostController runs what snap-host-controller runs.
 func startHostController(t *testing.T) {
 	t.Helper()
@@ -104,7 +89,7 @@ func startHostController(t *testing.T) {
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}
-	start(t, mgr)
+	kubetest.Run(t, mgr)
 }
 
 // startDPUCluster plays the processes of the DPU cluster.
@@ -135,7 +120,7 @@ func startDPUCluster(t *testing.T) {
 			return nil
 		},
 		func(to, from *storagev1alpha1.VolumeAttachment) { to.Status = from.Status })
-	start(t, mgr)
+	kubetest.Run(t, mgr)
 }
 
 // play is a reconciler of one kind: it changes the object as act does and
