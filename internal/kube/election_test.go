@@ -2,18 +2,16 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
@@ -66,53 +64,23 @@ func TestElection(t *testing.T) {
 	}
 }
 
-// lock is a lease in memory.
-type lock struct {
-	mu     sync.Mutex
-	record *resourcelock.LeaderElectionRecord
-}
-
-func (l *lock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.record == nil {
-		return nil, nil, apierrors.NewNotFound(schema.GroupResource{}, "lease")
-	}
-	raw, err := json.Marshal(l.record)
-	return ptr.To(*l.record), raw, err
-}
-
-func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.Update(ctx, r)
-}
-
-func (l *lock) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.record = &r
-	return nil
-}
-
-func (l *lock) holder() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.record == nil {
-		return ""
-	}
-	return l.record.HolderIdentity
-}
-
-func (*lock) RecordEvent(string) {}
-func (*lock) Identity() string   { return "me" }
-func (*lock) Describe() string   { return "lease" }
-
 // TestALeaderThatHangsGivesItsLeaseBack: another replica need not wait until it has run out.
 func TestALeaderThatHangsGivesItsLeaseBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := Election{LeaderElect: true, LeaseDuration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second}
-		lease := &lock{}
+		leases := fake.NewClientset().CoordinationV1()
+		lock := &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "l"}, Client: leases, LockConfig: resourcelock.ResourceLockConfig{Identity: "me"},
+		}
+		holder := func() string {
+			lease, err := leases.Leases("ns").Get(t.Context(), "l", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ptr.Deref(lease.Spec.HolderIdentity, "")
+		}
 		mgr, err := ctrl.NewManager(&rest.Config{Host: "https://none"}, e.Of("l", ctrl.Options{
-			LeaderElectionResourceLockInterface: lease, Metrics: metricsserver.Options{BindAddress: "0"},
+			LeaderElectionResourceLockInterface: lock, Metrics: metricsserver.Options{BindAddress: "0"},
 			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
 		}))
 		if err != nil {
@@ -126,7 +94,7 @@ func TestALeaderThatHangsGivesItsLeaseBack(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- mgr.Start(ctx) }()
 		<-mgr.Elected()
-		if got := lease.holder(); got != "me" {
+		if got := holder(); got != "me" {
 			t.Fatalf("%q has the lease", got)
 		}
 		end()
@@ -134,8 +102,8 @@ func TestALeaderThatHangsGivesItsLeaseBack(t *testing.T) {
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "grace period") {
 			t.Errorf("it ended with %v", err)
 		}
-		if took := time.Since(asked); took > 5*time.Second || lease.holder() != "" {
-			t.Errorf("after %s %q has the lease", took, lease.holder())
+		if took := time.Since(asked); took > 5*time.Second || holder() != "" {
+			t.Errorf("after %s %q has the lease", took, holder())
 		}
 		close(hangs)
 	})

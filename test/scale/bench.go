@@ -93,9 +93,7 @@ func (b *bench) run(ctx context.Context) error {
 			b.record.fail(count("settled.writes"), err)
 		}
 	}
-	if !b.o.settledOnly {
-		b.each(ctx, "operations", b.operations())
-	}
+	b.each(ctx, "operations", b.operations())
 	return nil
 }
 

@@ -36,8 +36,8 @@ type options struct {
 	bin    string
 	work   string
 	output results.Output
-	// settledOnly leaves the operations out, disturbed measures disturbances alone.
-	settledOnly, disturbed bool
+	// disturbed measures disturbances alone.
+	disturbed bool
 	// early starts the programs when each host has beaten once: for what is counted, and
 	// not timed.
 	early bool
@@ -79,7 +79,6 @@ func parse(args []string) (options, error) {
 		return err
 	})
 	f.BoolVar(&o.watchCaches, "watch-caches", true, "have the API servers hold each object in memory; false: where the machine has too little, lists and watches are served by etcd")
-	f.BoolVar(&o.settledOnly, "settled-only", false, "measure start and rest alone")
 	f.BoolVar(&o.disturbed, "disturbed", false, "measure what happens while API servers and hosts misbehave, and nothing else")
 	if err := f.Parse(args); err != nil {
 		return o, fmt.Errorf("read the flags: %w", err)

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestSettled(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	ctrl.SetLogger(logr.Discard())
-	o := options{hosts: 200, volumes: 5, times: 1, lasting: 15 * time.Second, slow: 1, bin: bin, settledOnly: true, early: true, watchCaches: true}
+	o := options{hosts: 200, volumes: 5, times: 1, lasting: 15 * time.Second, slow: 1, bin: bin, only: regexp.MustCompile("^" + settled + "$"), early: true, watchCaches: true}
 	r := newRecord(o.prefix(), results.Invocation{})
 	if err := measure(t.Context(), o, r); err != nil {
 		t.Fatal(err)
