@@ -46,10 +46,9 @@ func (e Election) Validate() error {
 }
 
 // endsWithin is how long a manager that ends waits for what works under its lease, all of which is
-// canceled, before it gives the lease back all the same; on the test bed it took 10 to 130 ms. A queue of
-// controller-runtime can keep its workers for ever when it ends in the midst of work
-// (kubernetes-sigs/controller-runtime#3538, in v0.24.1). By default it waits for 30 s, after which
-// a kubelet kills the process, so that no other replica works before the lease has run out too.
+// canceled, before it gives the lease back all the same; on the test bed it took 10 to 130 ms. By
+// default it waits for 30 s for what hangs, after which a kubelet kills the process, so that no
+// other replica works before the lease has run out too.
 const endsWithin = 3 * time.Second
 
 // Of has a manager with these options take the lease. When the manager ends it gives the
