@@ -56,6 +56,7 @@ func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.
 	kinds := podvolume.CachePods()
 	kinds[&corev1.Node{}] = cache.ByObject{Transform: kube.SlimNode}
 	kinds[&corev1.PersistentVolume{}] = cache.ByObject{Transform: podvolume.SlimPersistentVolume}
+	kinds[&storagev1alpha1.DPUVolumeAttachment{}] = cache.ByObject{Transform: served.Whole("host cluster", cache.TransformStripManagedFields())}
 	mgr, err := ctrl.NewManager(cfg, o.election.Of(o.lease(), ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{

@@ -65,20 +65,7 @@ func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Cluste
 	if err != nil {
 		return nil, none, err
 	}
-	hostCache := namespaced(o.namespace)
-	events := map[string]cache.Config{o.namespace: {FieldSelector: about("DPUVolume")}}
-	if o.attach != dpf.AttachNode {
-		events[cache.AllNamespaces] = cache.Config{FieldSelector: podresync.BackOffEvents()}
-	}
-	hostCache.ByObject = map[client.Object]cache.ByObject{
-		&corev1.Event{}:            {Namespaces: events},
-		&coordinationv1.Lease{}:    heartbeats(o.namespace, corev1.NamespaceNodeLease),
-		&corev1.Node{}:             {Transform: kube.SlimNode},
-		&corev1.PersistentVolume{}: {Transform: podvolume.SlimPersistentVolume},
-	}
-	maps.Copy(hostCache.ByObject, podvolume.CacheUsers())
-	maps.Copy(hostCache.ByObject, podvolume.CacheClaims())
-	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, hostCache)
+	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, o.hostCache())
 	if err != nil {
 		return nil, none, err
 	}
@@ -101,6 +88,25 @@ func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Cluste
 		Host: kube.ClusterOf(mgr), DPU: kube.ClusterOf(dpu),
 		DPUClusterName: o.dpuClusterName, Namespace: o.namespace, TargetNamespace: o.targetNamespace,
 	}, nil
+}
+
+// hostCache holds of the host cluster what is watched, no more of each object than is read.
+func (o *options) hostCache() cache.Options {
+	out := namespaced(o.namespace)
+	events := map[string]cache.Config{o.namespace: {FieldSelector: about("DPUVolume")}}
+	if o.attach != dpf.AttachNode {
+		events[cache.AllNamespaces] = cache.Config{FieldSelector: podresync.BackOffEvents()}
+	}
+	out.ByObject = map[client.Object]cache.ByObject{
+		&corev1.Event{}:                        {Namespaces: events},
+		&coordinationv1.Lease{}:                heartbeats(o.namespace, corev1.NamespaceNodeLease),
+		&corev1.Node{}:                         {Transform: kube.SlimNode},
+		&corev1.PersistentVolume{}:             {Transform: podvolume.SlimPersistentVolume},
+		&storagev1alpha1.DPUVolumeAttachment{}: {Transform: served.Whole("host cluster", out.DefaultTransform)},
+	}
+	maps.Copy(out.ByObject, podvolume.CacheUsers())
+	maps.Copy(out.ByObject, podvolume.CacheClaims())
+	return out
 }
 
 func namespaced(namespace string) cache.Options {

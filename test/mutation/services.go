@@ -53,6 +53,9 @@ var services = []mutation{
 	{name: "what was compared counts after a change of the schema", tests: servedFields, edits: []edit{
 		{"internal/kube/served/served.go", "		if c.compared[gv].address != at.ServerRelativeURL() {", "		if c.compared[gv].address == \"\" {"},
 	}},
+	{name: "a replica that has lost its role is taken for a primary", tests: servedFields, edits: []edit{
+		{"internal/kube/served/whole.go", "is && a.Spec.Role == \"\" {", "is && a.Spec.Role == \"\" && false {"},
+	}},
 
 	// What csi-provisioner, csi-attacher and the kubelet are told is true.
 	{name: "a read-only publication is attached for writing", tests: controllerService, edits: []edit{

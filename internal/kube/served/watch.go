@@ -10,11 +10,12 @@ import (
 )
 
 // period is how often a controller looks whether others' CRDs have taken the place of
-// those with which it was started.
-const period = time.Minute
+// those with which it was started. Whatever is written in between loses fields: most of all
+// the role of a replica, which without one is taken for a primary.
+const period = 5 * time.Second
 
-// watcher ends its manager once an API server drops fields. It asks once a minute, for the
-// addresses of the schemas alone unless one has changed.
+// watcher ends its manager once an API server drops fields. It asks for the addresses of the
+// schemas alone unless one has changed.
 type watcher struct{ checkers []*checker }
 
 var _ manager.LeaderElectionRunnable = (*watcher)(nil)
