@@ -56,7 +56,12 @@ func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.
 	kinds := podvolume.CachePods()
 	kinds[&corev1.Node{}] = cache.ByObject{Transform: kube.SlimNode}
 	kinds[&corev1.PersistentVolume{}] = cache.ByObject{Transform: podvolume.SlimPersistentVolume}
-	kinds[&storagev1alpha1.DPUVolumeAttachment{}] = cache.ByObject{Transform: served.Whole("host cluster", cache.TransformStripManagedFields())}
+	guard, err := served.NewGuard("host cluster", cfg, scheme)
+	if err != nil {
+		return nil, err
+	}
+	whole := cache.ByObject{Transform: guard.Transform(cache.TransformStripManagedFields())}
+	kinds[&storagev1alpha1.DPUVolumeAttachment{}], kinds[&storagev1alpha1.DPUVolume{}] = whole, whole
 	mgr, err := ctrl.NewManager(cfg, o.election.Of(o.lease(), ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{

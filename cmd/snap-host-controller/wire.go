@@ -65,7 +65,11 @@ func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Cluste
 	if err != nil {
 		return nil, none, err
 	}
-	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, o.hostCache())
+	guard, err := served.NewGuard("host cluster", hostConfig, hostScheme)
+	if err != nil {
+		return nil, none, err
+	}
+	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, o.hostCache(guard))
 	if err != nil {
 		return nil, none, err
 	}
@@ -91,8 +95,9 @@ func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Cluste
 }
 
 // hostCache holds of the host cluster what is watched, no more of each object than is read.
-func (o *options) hostCache() cache.Options {
+func (o *options) hostCache(guard *served.Guard) cache.Options {
 	out := namespaced(o.namespace)
+	whole := cache.ByObject{Transform: guard.Transform(out.DefaultTransform)}
 	events := map[string]cache.Config{o.namespace: {FieldSelector: about("DPUVolume")}}
 	if o.attach != dpf.AttachNode {
 		events[cache.AllNamespaces] = cache.Config{FieldSelector: podresync.BackOffEvents()}
@@ -102,7 +107,8 @@ func (o *options) hostCache() cache.Options {
 		&coordinationv1.Lease{}:                heartbeats(o.namespace, corev1.NamespaceNodeLease),
 		&corev1.Node{}:                         {Transform: kube.SlimNode},
 		&corev1.PersistentVolume{}:             {Transform: podvolume.SlimPersistentVolume},
-		&storagev1alpha1.DPUVolumeAttachment{}: {Transform: served.Whole("host cluster", out.DefaultTransform)},
+		&storagev1alpha1.DPUVolumeAttachment{}: whole,
+		&storagev1alpha1.DPUVolume{}:           whole,
 	}
 	maps.Copy(out.ByObject, podvolume.CacheUsers())
 	maps.Copy(out.ByObject, podvolume.CacheClaims())

@@ -54,7 +54,22 @@ var services = []mutation{
 		{"internal/kube/served/served.go", "		if c.compared[gv].address != at.ServerRelativeURL() {", "		if c.compared[gv].address == \"\" {"},
 	}},
 	{name: "a replica that has lost its role is taken for a primary", tests: servedFields, edits: []edit{
-		{"internal/kube/served/whole.go", "is && a.Spec.Role == \"\" {", "is && a.Spec.Role == \"\" && false {"},
+		{"internal/kube/served/guard.go", "if o.Spec.Role == \"\" {", "if o.Spec.Role == \"\" && false {"},
+	}},
+	{name: "a volume that has lost its replication is taken for one that wants none", tests: servedFields, edits: []edit{
+		{"internal/kube/served/guard.go", "o.Spec.Replication == nil && written", "o.Spec.Replication == nil && false && written"},
+	}},
+	{name: "a volume that has lost its last grant is taken for one that had none", tests: servedFields, edits: []edit{
+		{"internal/kube/served/guard.go", "o.Status.LastGrant == nil && written", "o.Status.LastGrant == nil && false && written"},
+	}},
+	{name: "that a schema drops a field is not waited for", tests: servedFields, edits: []edit{
+		{"internal/kube/served/guard.go", "err == nil && time.Since(begin) >= publishes", "err == nil"},
+	}},
+	{name: "an API server that does not answer keeps every field", tests: servedFields, edits: []edit{
+		{"internal/kube/served/guard.go", "err == nil && time.Since(begin) >= publishes", "time.Since(begin) >= published"},
+	}},
+	{name: "a volume that wants no replicas is taken for one that has lost them", tests: servedFields, edits: []edit{
+		{"internal/kube/served/guard.go", "o.Spec.Replication == nil && written(o, \"replication\")", "o.Spec.Replication == nil"},
 	}},
 
 	// What csi-provisioner, csi-attacher and the kubelet are told is true.

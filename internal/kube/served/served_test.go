@@ -228,7 +228,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestWatcher: a manager ends once fields are dropped, within a minute, and for nothing else; a
+// TestWatcher: a manager ends once fields are dropped, within a period, and for nothing else; a
 // schema is read only when it has changed.
 func TestWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
