@@ -69,7 +69,7 @@ var services = []mutation{
 		{"internal/kube/served/guard.go", "err == nil && time.Since(begin) >= publishes", "time.Since(begin) >= published"},
 	}},
 	{name: "a volume that wants no replicas is taken for one that has lost them", tests: servedFields, edits: []edit{
-		{"internal/kube/served/guard.go", "o.Spec.Replication == nil && written(o, \"replication\")", "o.Spec.Replication == nil"},
+		{"internal/kube/served/guard.go", "o.Spec.Replication == nil && written(o, \"spec\", \"replication\")", "o.Spec.Replication == nil"},
 	}},
 
 	// What csi-provisioner, csi-attacher and the kubelet are told is true.

@@ -1,7 +1,7 @@
 package served
 
 import (
-	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -106,9 +106,9 @@ func lost(o any) string {
 		}
 	case *storagev1alpha1.DPUVolume:
 		switch {
-		case o.Spec.Replication == nil && written(o, "replication"):
+		case o.Spec.Replication == nil && written(o, "spec", "replication"):
 			return "DPUVolume.spec.replication"
-		case o.Status.LastGrant == nil && written(o, "lastGrant"):
+		case o.Status.LastGrant == nil && written(o, "status", "lastGrant"):
 			return "DPUVolume.status.lastGrant"
 		}
 	}
@@ -117,9 +117,20 @@ func lost(o any) string {
 
 // written reports whether the API server has on record that a field was written. The record
 // goes with a field that is removed, and stays when the field is dropped.
-func written(o client.Object, field string) bool {
-	name := []byte(`"f:` + field + `":`)
+func written(o client.Object, path ...string) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), name)
+		return e.FieldsV1 != nil && names(e.FieldsV1.GetRawBytes(), path)
 	})
+}
+
+// names reports whether fields, as the API server writes them down, have a path.
+func names(fields json.RawMessage, path []string) bool {
+	for _, name := range path {
+		var of map[string]json.RawMessage
+		if json.Unmarshal(fields, &of) != nil || of["f:"+name] == nil {
+			return false
+		}
+		fields = of["f:"+name]
+	}
+	return true
 }

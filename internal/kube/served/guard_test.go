@@ -48,6 +48,8 @@ func TestLost(t *testing.T) {
 		{"an attachment of another's schema", attachmentOf(""), "DPUVolumeAttachment.spec.role"},
 		{"a volume that has all", volumeWith(replicated, granted, policyWritten, replicationWritten, grantWritten), ""},
 		{"a volume that wants no replicas, and was never granted", volumeWith(nil, nil, policyWritten), ""},
+		{"a volume with labels of these names", volumeWith(nil, nil, `{"f:metadata":{"f:labels":{".":{},"f:replication":{},"f:lastGrant":{}}}}`), ""},
+		{"a volume whose record cannot be read", volumeWith(nil, nil, `{"f:spec":[]}`, ``), ""},
 		{"a volume of another's schema", volumeWith(nil, nil, replicationWritten, grantWritten), "DPUVolume.spec.replication"},
 		{"a volume of another's schema that wants no replicas", volumeWith(nil, nil, policyWritten, grantWritten), "DPUVolume.status.lastGrant"},
 		{"a volume that was never granted", volumeWith(replicated, nil, replicationWritten), ""},
