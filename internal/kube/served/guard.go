@@ -3,7 +3,6 @@ package served
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -44,11 +42,11 @@ type Guard struct {
 
 // NewGuard is one for the cluster of that name in messages.
 func NewGuard(cluster string, config *rest.Config, scheme *runtime.Scheme) (*Guard, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
+	c, err := checkerOf(cluster, config, scheme)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the %s: %w", cluster, err)
+		return nil, err
 	}
-	return newGuard(newChecker(cluster, client.OpenAPIV3(), scheme), func(err error) {
+	return newGuard(c, func(err error) {
 		ctrl.Log.Error(err, "ending at once: what is read is not what was written")
 		os.Exit(1)
 	}), nil

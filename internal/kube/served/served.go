@@ -50,11 +50,10 @@ type Cluster struct {
 func Require(ctx context.Context, mgr ctrl.Manager, clusters ...Cluster) error {
 	w := &watcher{}
 	for _, of := range clusters {
-		client, err := discovery.NewDiscoveryClientForConfig(of.Of.GetConfig())
+		c, err := checkerOf(of.Name, of.Of.GetConfig(), of.Of.GetScheme())
 		if err != nil {
-			return fmt.Errorf("connect to the %s: %w", of.Name, err)
+			return err
 		}
-		c := newChecker(of.Name, client.OpenAPIV3(), of.Of.GetScheme())
 		if err := c.await(ctx); err != nil {
 			return err
 		}
@@ -81,6 +80,15 @@ type checker struct {
 type result struct {
 	address string
 	missing []string
+}
+
+// checkerOf asks the API server of a cluster.
+func checkerOf(cluster string, config *rest.Config, scheme *runtime.Scheme) (*checker, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the %s: %w", cluster, err)
+	}
+	return newChecker(cluster, client.OpenAPIV3(), scheme), nil
 }
 
 func newChecker(cluster string, client openapi.Client, scheme *runtime.Scheme) *checker {

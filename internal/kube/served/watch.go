@@ -10,8 +10,7 @@ import (
 )
 
 // period is how often a controller looks whether others' CRDs have taken the place of
-// those with which it was started. Whatever is written in between loses fields: most of all
-// the role of a replica, which without one is taken for a primary.
+// those with which it was started. Whatever is written in between loses fields.
 const period = 5 * time.Second
 
 // watcher ends its manager once an API server drops fields. It asks for the addresses of the
