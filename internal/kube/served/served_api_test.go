@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
@@ -78,90 +76,6 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "it is back", c, func(err error) bool { return err == nil })
-}
-
-// TestRecord: a real API server shows an object without a field that it drops, and has on record
-// that it was written: also after the object was written without it, and Moor's CRD is back.
-func TestRecord(t *testing.T) {
-	o := apiserver.StartOne(t, apiserver.Host)
-	scheme, err := kube.NewScheme(apiextensionsv1.AddToScheme, storagev1alpha1.AddHostToScheme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, err := clientcmd.RESTConfigFromKubeConfig(o.AdminKubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(admin, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds, err := kube.NewScheme(storagev1alpha1.AddHostToScheme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := checkerOf("host cluster", admin, kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := &storagev1alpha1.DPUVolume{}
-	v.Namespace, v.Name = "default", "v"
-	v.Spec.DPUStoragePolicyName = "p"
-	v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-	v.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-	v.Spec.Replication = &storagev1alpha1.Replication{MaxShares: 2, MaxMountReplicaCount: 1}
-	if err := api.Create(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
-	shown := func(want string) {
-		t.Helper()
-		got := ""
-		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-			if err := api.Get(ctx, client.ObjectKeyFromObject(v), v); err != nil {
-				return false, err
-			}
-			got = lost(v)
-			return got == want, nil
-		})
-		if err != nil {
-			t.Fatalf("lost %q, want %q: %v", got, want, err)
-		}
-	}
-	shown("")
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := api.Get(t.Context(), client.ObjectKey{Name: "dpuvolumes.storage.dpu.nvidia.com"}, crd); err != nil {
-		t.Fatal(err)
-	}
-	moors := crd.DeepCopy()
-	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	delete(spec.Properties, "replication")
-	spec.XValidations = nil
-	crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
-	if err := api.Update(t.Context(), crd); err != nil {
-		t.Fatal(err)
-	}
-	shown("DPUVolume.spec.replication")
-	until(t, "the field is missing", c, func(err error) bool { return err != nil })
-	v.Labels = map[string]string{"written": "meanwhile"}
-	if err := api.Update(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
-	crd.Spec = moors.Spec
-	if err := api.Update(t.Context(), crd); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "it is back", c, func(err error) bool { return err == nil })
-	shown("DPUVolume.spec.replication")
-	v.Spec.Replication = &storagev1alpha1.Replication{MaxShares: 2, MaxMountReplicaCount: 1}
-	if err := api.Update(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
-	shown("")
-	v.Spec.Replication = nil
-	if err := api.Update(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
-	shown("")
 }
 
 func until(t *testing.T, what string, c *checker, done func(error) bool) {
