@@ -70,7 +70,8 @@ strip="-DSTRIP -DMADE_ANYWAY"
 live="-DLIVE -DREVOKES=0 -DEPOCHS=2 -DMADE=1 -DSTALE"
 printf '%-60s %-10s %12s %5s\n' WHAT RESULT STATES TIME
 run holds "the protocol, receipt A" $dpu -DMADE1=2
-run holds "receipts A and B, attached anew; force takes finalizers off" $again $strip
+run holds "receipts A and B, attached anew; force takes finalizers off" $again $strip -DNEVER_LEFT
+run holds "receipts A and B, attached anew" $again
 run holds "progress: DPU 0 loses the claim, DPU 1 gets and shows it" $live
 run holds "receipt A, and a person takes the finalizers off once" -DREVOKES=0 -DEPOCHS=2 -DMADE=2 $strip
 run holds "receipt A, and SNAP dies with requests on their way" $late
@@ -100,6 +101,7 @@ run caught "another is made, and let in, while the claim is held" $again $strip 
 run caught "the grant is usable before the storage has fenced" $medium -DUNFENCED_GRANT
 run caught "neither the grant nor the receipt waits for the fence" $fenced -DUNFENCED_GRANT -DUNFENCED_RECEIPT
 run caught "a pass that took nothing away lets the attachment go" $dpu -DLETS_GO_UNTOUCHED
+run caught "a silent DPU lets go what is not known to be shown" $dpu -DNEVER_UNCLAIMED
 run caught "what is said to be shown is let go, and not made good" $live -DLETS_GO_ATTACHED -DNOT_CORRECTED
 echo "--- a check that another one covers"
 run holds "the attachment is read live, the claim is not" $dpu -DNO_LIVE_CLAIM

@@ -512,7 +512,18 @@ make:	/* ... and then it is made */
 #define OVER(n) (va[n].deleting && va[n].epoch > 0 && !va[n].attached && va[n].retired >= va[n].epoch && va[n].dpuFin && !va[n].claimFin)
 #define MAYLETGO(n) (va[n].here && va[n].deleting && (va[n].claimFin || OVER(n)) && !HELDBY(n) && \
 	revokedEpoch[n] != 0 && revokedEpoch[n] >= va[n].epoch)
-#define MAYDISOWN(n) (va[n].here && OVER(n) && va[n].epoch <= epoch && !(phase != FREE && holder == n))
+/* It goes, and was never granted anything: a replica, or one that waited in vain. */
+#ifdef NEVER_LEFT
+#define NEVER(n) false
+#else
+#ifdef NEVER_UNCLAIMED
+#define NEVER(n) (va[n].deleting && va[n].claimFin && !va[n].attached)
+#else
+#define NEVER(n) (va[n].deleting && va[n].claimFin && va[n].epoch == 0 && !va[n].attached && !HELDBY(n) && !WAITS(n))
+#endif
+#endif
+#define DISOWNED(n) (NEVER(n) -> epoch : va[n].epoch)
+#define MAYDISOWN(n) (va[n].here && (OVER(n) || NEVER(n)) && va[n].epoch <= epoch && !(phase != FREE && holder == n))
 
 /* What is read in one step here is read claim first. As the claim is compared
    when it is written, it was the same while the attachment was read. */
@@ -593,13 +604,16 @@ idle:
 	/* an operator's word */
 	:: atomic { WORD -> ep = epoch; b = 1; READ; break }
 #endif
-	/* disown: a DPU that has retired its epoch, and is silent since. The claim is
-	   compared when it is written, and what OVER says of an attachment stays so. */
-	:: atomic { MAYDISOWN(0) && revokedEpoch[0] < va[0].epoch -> revokedEpoch[0] = va[0].epoch }
-	:: atomic { MAYDISOWN(1) && revokedEpoch[1] < va[1].epoch -> revokedEpoch[1] = va[1].epoch }
+	/* disown: a DPU that has retired its epoch, or was never granted one, and is silent since.
+	   The claim is compared when it is written, and what OVER says of an attachment stays so. */
+	:: atomic { MAYDISOWN(0) && revokedEpoch[0] < DISOWNED(0) -> revokedEpoch[0] = DISOWNED(0) }
+	:: atomic { MAYDISOWN(1) && revokedEpoch[1] < DISOWNED(1) -> revokedEpoch[1] = DISOWNED(1) }
 	/* letGo: an epoch that is on record as ended so, or by the storage; a DPU that is silent */
 	:: atomic { MAYLETGO(0) -> va[0].dpuFin = 0; va[0].claimFin = 0; settle(0) }
 	:: atomic { MAYLETGO(1) -> va[1].dpuFin = 0; va[1].claimFin = 0; settle(1) }
+	/* or nothing was ever granted to anybody */
+	:: atomic { va[0].here && NEVER(0) && epoch == 0 -> va[0].dpuFin = 0; va[0].claimFin = 0; settle(0) }
+	:: atomic { va[1].here && NEVER(1) && epoch == 0 -> va[1].dpuFin = 0; va[1].claimFin = 0; settle(1) }
 	od;
 	if
 	:: atomic { UNCHANGED && phase == FENCING && epoch == ep ->

@@ -145,8 +145,8 @@ var claimSteps = []struct {
 		return []claimState{state(free, s.epoch, none, s.revokedEpoch), state(free, s.epoch, none, revoked)}
 	}},
 	// of whom a lost claim waits for first the code does not: that is its holder there
-	{"MAYDISOWN(0) && revokedEpoch[0] < va[0].epoch -> revokedEpoch[0] = va[0].epoch", disowned(0)},
-	{"MAYDISOWN(1) && revokedEpoch[1] < va[1].epoch -> revokedEpoch[1] = va[1].epoch", disowned(1)},
+	{"MAYDISOWN(0) && revokedEpoch[0] < DISOWNED(0) -> revokedEpoch[0] = DISOWNED(0)", disowned(0)},
+	{"MAYDISOWN(1) && revokedEpoch[1] < DISOWNED(1) -> revokedEpoch[1] = DISOWNED(1)", disowned(1)},
 }
 
 // TestModelOfTheClaim: from each state the code goes wherever the model goes, and
@@ -340,8 +340,15 @@ var rules = []struct {
 		func(w world) bool { return w.here && OverWithoutDPU(w.attachment(), w.claim()) },
 	},
 	{
-		"#define MAYDISOWN(n) (va[n].here && OVER(n) && va[n].epoch <= epoch && !(phase != FREE && holder == n))",
-		func(w world) bool { return w.over() && w.vaEpoch <= w.epoch && !w.heldBy() && !w.first(0) },
+		"#define NEVER(n) (va[n].deleting && va[n].claimFin && va[n].epoch == 0 && !va[n].attached && !HELDBY(n) && !WAITS(n))",
+		func(w world) bool { return w.never() },
+		func(w world) bool { return w.here && NeverGranted(w.attachment(), w.claim()) },
+	},
+	{
+		"#define MAYDISOWN(n) (va[n].here && (OVER(n) || NEVER(n)) && va[n].epoch <= epoch && !(phase != FREE && holder == n))",
+		func(w world) bool {
+			return (w.over() || w.never()) && w.vaEpoch <= w.epoch && !w.heldBy() && !w.first(0)
+		},
 		func(w world) bool {
 			if !w.here {
 				return false

@@ -21,14 +21,28 @@ func OverWithoutDPU(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1a
 	return epoch != 0 && epoch >= attachment.Spec.Epoch
 }
 
-// Disown is the claim after it is on record that a DPU has to clear up which has retired
-// the epoch of the attachment, and is silent since. By its own word it shows nothing, so
-// this adds nothing to the receipt; but its vendor's plugin may have the device still,
-// and the word goes with the attachment. A DPU that holds the claim again is not to
+// NeverGranted reports whether an attachment goes for which there never was a right to write:
+// that of a replica which was not promoted. Its DPU has shown nothing for it, since no DPU
+// shows a volume with a single writer before the epoch stands on the attachment, and an epoch
+// that stood there never goes away. What the cluster forgot, if it was restored, is not known:
+// one who may write of a claim that was lost is asked.
+func NeverGranted(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) bool {
+	return Detaching(attachment) && attachment.Spec.Epoch == 0 && attachment.Status.DPU.Epoch == 0 && !attachment.Status.DPU.Attached &&
+		claim != nil && claim.Status != nil && !Holds(claim, HolderOf(attachment)) && lostHolder(claim, attachment.Name, attachment.UID) < 0
+}
+
+// Disown is the claim after it is on record that a DPU has to clear up which is silent, and has
+// retired the epoch of the attachment before, or was never granted one for it. It shows nothing, so
+// this adds nothing to a receipt; but its vendor's plugin may have the device still,
+// and what is known of that goes with the attachment. A DPU that holds the claim again is not to
 // withdraw what it has now.
 func Disown(claim *moorv1alpha1.WriterClaim, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
 	dpu, epoch := attachment.Spec.NodeName, attachment.Spec.Epoch
-	if !Over(attachment) || claim.Status == nil || epoch > claim.Status.Epoch || Held(claim) && claim.Status.Holder == dpu {
+	never := NeverGranted(attachment, claim)
+	if never {
+		epoch = claim.Status.Epoch // 0 if no DPU has ever shown anything
+	}
+	if !never && !Over(attachment) || claim.Status == nil || epoch > claim.Status.Epoch || Held(claim) && claim.Status.Holder == dpu {
 		return nil, fmt.Errorf("record that DPU %s has to clear up volume %s after epoch %d: %w", dpu, claim.Spec.VolumeName, epoch, ErrTransition)
 	}
 	out := claim.DeepCopy()

@@ -75,6 +75,39 @@ func TestDisown(t *testing.T) {
 	}
 }
 
+// never is NEVER of the model.
+func (w world) never() bool {
+	return w.canGo() && w.vaEpoch == 0 && !w.attached && !w.heldBy() && !w.waits[0]
+}
+
+// TestDisownWhatWasNeverGranted: a DPU that was never granted an epoch for an attachment has to
+// clear up after the last that there was; nothing is on record where there was none.
+func TestDisownWhatWasNeverGranted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		claim   claimState
+		refused bool
+		want    int64
+	}{
+		"another holds it":            {state(granted, 2, 1, [2]int{}), false, 2},
+		"free":                        {state(free, 2, none, [2]int{}), false, 2},
+		"a higher epoch is on record": {state(free, 2, none, [2]int{3, 0}), false, 3},
+		"no epoch was ever":           {state(free, 0, none, [2]int{}), false, 0},
+		"its DPU holds it":            {state(granted, 2, 0, [2]int{}), true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := world{here: true, deleting: true, dpuFin: true, claimFin: true}.attachment()
+			a.Name, a.Spec.NodeName = names[0], dpus[0]
+			after, err := Disown(tc.claim.claim(), a)
+			if (err != nil) != tc.refused {
+				t.Fatalf("error %v", err)
+			}
+			if err == nil && after.Status.RevokedEpoch(dpus[0]) != tc.want {
+				t.Errorf("on record is %+v", after.Status)
+			}
+		})
+	}
+}
+
 // TestOverWithoutAClaim: while nothing is on record of the DPU, its finalizers stay.
 func TestOverWithoutAClaim(t *testing.T) {
 	for _, claim := range []*moorv1alpha1.WriterClaim{nil, {}} {

@@ -42,11 +42,11 @@ func (w *World) wireBMCs(d *hardware.DPU) {
 	var b bmcs
 	if w.plan.Power == plan.PowerByHost || w.plan.Power == plan.PowerOfBoth {
 		b.host = hardware.NewBMC(d, true)
-		b.host.Off, b.host.On = func() { w.hostOff(d, "is switched off by its BMC") }, func() { w.bootHost(d.Host) }
+		b.host.Off, b.host.On = func() { w.hostOff(b.host.DPU, "is switched off by its BMC") }, func() { w.bootHost(b.host.DPU.Host) }
 	}
 	if w.plan.Power == plan.PowerOfDPU || w.plan.Power == plan.PowerOfBoth {
 		b.dpu = hardware.NewBMC(d, false)
-		b.dpu.Reset = func() { w.reset(d, "is reset by its BMC") }
+		b.dpu.Reset = func() { w.reset(b.dpu.DPU, "is reset by its BMC") }
 	}
 	w.bmcs[d.Host] = b
 }
@@ -91,7 +91,7 @@ func (w *World) reset(d *hardware.DPU, why string) {
 
 // bothDie takes the power from a host and its DPU, for a time.
 func (w *World) bothDie(host string, last time.Duration) {
-	d := w.card("dpu-" + host)
+	d := w.cardIn(host)
 	w.hostOff(d, "loses its power, with its DPU")
 	d.PowerOff()
 	w.processOf(d.Name).end()
@@ -103,7 +103,7 @@ func (w *World) bothDie(host string, last time.Duration) {
 			b.Away = false
 		}
 		w.bootHost(host)
-		w.bootDPU(d)
+		w.bootDPU(w.cardIn(host))
 	})
 }
 
@@ -112,7 +112,7 @@ func (w *World) bothDie(host string, last time.Duration) {
 func (w *World) replaceCard(host string, last time.Duration) {
 	w.played[plan.ReplaceCard]++
 	w.bothDie(host, last)
-	w.must(w.card("dpu-" + host).Replace())
+	w.must(w.cardIn(host).Replace())
 	if b := w.bmcs[host].dpu; b != nil {
 		b.Other = true
 	}
@@ -359,7 +359,7 @@ func (w *World) tellWays(d *hardware.DPU) {
 // loseWay cuts the DPU of the host where a volume is wanted off from the storage, or all, for a time.
 func (w *World) loseWay(e plan.Event) {
 	for _, d := range w.Cards {
-		if e.Who == "" || d.Host == w.wanted[e.Who] {
+		if e.Who == "" || d.Host != "" && d.Host == w.wanted[e.Who] {
 			d.LosesWay()
 			w.Engine.After(e.For, d.FindsWay)
 		}

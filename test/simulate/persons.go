@@ -95,7 +95,7 @@ func (w *World) vouch(volume string) {
 		return
 	}
 	card := w.card(dpu)
-	w.Engine.Tell("operator", "pulls %s, which holds %s", dpu, volume)
+	w.Engine.Tell("operator", "sees to it that %s, which holds %s, has no power", dpu, volume)
 	card.Pulled = true
 	card.PowerOff()
 	w.processOf(dpu).end()
@@ -103,8 +103,8 @@ func (w *World) vouch(volume string) {
 	w.Engine.After(hardware.DrainBound+time.Second, func() { w.putBack(card, volume, w.Engine.Elapsed()+patience) })
 }
 
-// unproven is who holds a claim for a VolumeAttachment that is not there, or is on record
-// as one who may write of a claim that was lost.
+// unproven is who holds a claim for a VolumeAttachment that is not there, or is on a shelf, or is on
+// record as one who may write of a claim that was lost.
 func (w *World) unproven(volume string) (dpu string, uid types.UID, epoch int64) {
 	claim, found := cluster.Find[*moorv1alpha1.WriterClaim](w.DPU, kubetest.DPUNamespace, volume)
 	if !found || claim.Status == nil {
@@ -115,7 +115,7 @@ func (w *World) unproven(volume string) (dpu string, uid types.UID, epoch int64)
 		return s.Lost[0].DPU, s.Lost[0].AttachmentUID, s.Epoch
 	}
 	a, found := cluster.Find[*storagev1alpha1.VolumeAttachment](w.DPU, kubetest.DPUNamespace, s.Attachment)
-	if s.Holder == "" || found && a.UID == s.AttachmentUID {
+	if s.Holder == "" || found && a.UID == s.AttachmentUID && !w.card(s.Holder).Shelved {
 		return "", "", 0
 	}
 	return s.Holder, s.AttachmentUID, s.Epoch
@@ -162,4 +162,97 @@ func (w *World) operate() {
 			}
 		}
 	})
+}
+
+// replaceByOther takes the card out of a host, and puts one of another name in its place; both are
+// without power for a time. The one of before is on a shelf then, or goes on in a host of no
+// cluster. A person names the new one, as soon as that can be done.
+func (w *World) replaceByOther(host string, e plan.Event) {
+	old := w.cardIn(host)
+	if old.Pulled || w.misnamed[host] {
+		return
+	}
+	w.played[plan.OtherCard]++
+	w.bothDie(host, e.For)
+	old.Host, old.Shelved = "", true
+	card, err := w.plug(host, old.Name+"2")
+	w.must(err)
+	card.HostOn = false
+	for _, b := range w.bmcs[host].all() {
+		b.DPU = card
+	}
+	if b := w.bmcs[host].dpu; b != nil {
+		b.Other = true
+	}
+	w.drive(card)
+	w.watch(card)
+	if e.Where != "" {
+		w.Engine.After(e.For, func() {
+			w.Engine.Tell("operator", "puts %s into another host", old.Name)
+			old.Shelved, old.HostOn = false, !w.dark
+			w.bootDPU(old)
+		})
+	}
+	w.Engine.Every(5*time.Second, func() {
+		if !w.restoring && !w.down[w.Host.Name] && !w.down[w.DPU.Name] {
+			w.name()
+			w.attachElsewhere()
+		}
+	})
+}
+
+// nameWrongly has a person name the DPU of another host for one, and the other way round, for a time.
+func (w *World) nameWrongly(host string, e plan.Event) {
+	if w.restoring || w.down[w.Host.Name] || e.Where == host || w.misnamed[host] || w.misnamed[e.Where] {
+		return
+	}
+	w.played[plan.NameWrongly]++
+	w.misnamed[host], w.misnamed[e.Where] = true, true
+	w.nameOne(host, w.cardIn(e.Where).Name)
+	w.nameOne(e.Where, w.cardIn(host).Name)
+	w.Engine.After(e.For, func() {
+		w.misnamed[host], w.misnamed[e.Where] = false, false
+		w.Engine.Every(5*time.Second, func() {
+			if !w.restoring && !w.down[w.Host.Name] && !w.down[w.DPU.Name] {
+				w.name()
+				w.attachElsewhere()
+			}
+		})
+	})
+}
+
+// name names the card of each host that has another one than its DPUStorageNode says.
+func (w *World) name() {
+	for _, host := range w.hosts() {
+		if !w.misnamed[host] {
+			w.nameOne(host, w.cardIn(host).Name)
+		}
+	}
+}
+
+// nameOne names the DPU of a host.
+func (w *World) nameOne(host, dpu string) {
+	n, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.Host, "", host)
+	if !found || n.Spec.DPUName == dpu {
+		return
+	}
+	w.Engine.Tell("operator", "names %s for host %s, in place of %s", dpu, host, n.Spec.DPUName)
+	next := n.DeepCopy()
+	next.Spec.DPUName, next.Spec.Replaces = dpu, n.Spec.DPUName
+	w.must(w.Host.Update(next))
+}
+
+// attachElsewhere deletes what is attached through another DPU than that of its host, as the words of
+// the attachment say.
+func (w *World) attachElsewhere() {
+	for _, a := range cluster.All[*storagev1alpha1.DPUVolumeAttachment](w.Host) {
+		n, named := cluster.Find[*moorv1alpha1.DPUStorageNode](w.Host, "", a.Spec.DPUNodeName)
+		there, found := cluster.Find[*storagev1alpha1.VolumeAttachment](w.DPU, kubetest.DPUNamespace, a.Name)
+		if !named || !found || there.Spec.NodeName == n.Spec.DPUName || w.misnamed[a.Spec.DPUNodeName] || !a.DeletionTimestamp.IsZero() {
+			continue
+		}
+		w.Engine.Tell("operator", "has %s attached anew, which is through %s", a.Name, there.Spec.NodeName)
+		w.Host.Strip(cluster.Key{Kind: "VolumeAttachment", Name: podvolume.AttachmentName(a.Spec.DPUVolumeName, kubetest.Driver, a.Spec.DPUNodeName)})
+		w.must(w.Host.Delete(a.DeepCopy()))
+	}
 }

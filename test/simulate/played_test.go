@@ -28,7 +28,7 @@ func (a *tally) check(t *testing.T, all bool) {
 	t.Log(a.played)
 	for _, what := range []string{
 		"receipt DPU", "receipt Medium", "receipt Power", "refused below an epoch", "fenced where the way is lost",
-		plan.CutLink, plan.Isolate, plan.RestartStorage, plan.SwapBMC, plan.ReplaceCard,
+		plan.CutLink, plan.Isolate, plan.RestartStorage, plan.SwapBMC, plan.ReplaceCard, plan.OtherCard, plan.NameWrongly,
 	} {
 		if all && a.played[what] == 0 {
 			t.Errorf("nothing of %q was played", what)

@@ -98,6 +98,7 @@ func (w *World) restoreHosts(backup cluster.Backup) {
 	w.stopGranting() // step 1
 	w.fromBackup(map[*cluster.Server]cluster.Backup{w.Host: backup}, func() {
 		w.Engine.After(2*time.Second, func() {
+			w.name()                     // step 3
 			moved := w.moved()           // step 5
 			w.processOf("hosts").begin() // step 6
 			w.Engine.After(3*time.Second, func() {
@@ -122,6 +123,7 @@ func (w *World) restoreBoth(host, there cluster.Backup) {
 		w.fromBackup(map[*cluster.Server]cluster.Backup{w.Host: host, w.DPU: there}, func() { // step 2
 			w.stopSoon("hosts", "hosts-2", "storage", "attacher") // step 3
 			w.Engine.After(2*time.Second, func() {
+				w.name()                     // step 3 of a restore of the host cluster
 				w.raise()                    // step 4
 				w.processOf("hosts").begin() // step 5: as steps 6 to 8 after a restore of the DPU cluster
 				w.Engine.After(3*time.Second, w.endUnwanted)
@@ -168,7 +170,7 @@ func (w *World) doubt() {
 // silent are the DPUs that do not beat.
 func (w *World) silent() []*hardware.DPU {
 	return slices.DeleteFunc(slices.Clone(w.Cards), func(d *hardware.DPU) bool {
-		l, last := w.processOf(d.Name).life, w.beats[d.Host].dpu
+		l, last := w.processOf(d.Name).life, w.beats[d.Name]
 		if own, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.DPU, "", d.Name); w.plan.Leases && found {
 			last = own.Status.DPU.Time.Time
 		}
@@ -196,7 +198,8 @@ func (w *World) caughtUp(then func()) {
 				return a.Spec.Source.VolumeRef.Name == volume && a.DeletionTimestamp.IsZero()
 			})
 		if stays && w.behind(volume) {
-			w.endUnwanted() // what goes while one waits
+			w.attachElsewhere() // what says so
+			w.endUnwanted()     // what goes while one waits
 			w.Engine.After(time.Second, func() { w.caughtUp(then) })
 			return
 		}
@@ -246,10 +249,10 @@ func (w *World) moved() []string {
 // attachAnew deletes what Kubernetes has on record of the attachments of volumes.
 func (w *World) attachAnew(volumes []string) {
 	for _, volume := range volumes {
-		for _, d := range w.Cards {
-			name := podvolume.AttachmentName(volume, kubetest.Driver, d.Host)
+		for _, host := range w.hosts() {
+			name := podvolume.AttachmentName(volume, kubetest.Driver, host)
 			if va, found := cluster.Find[*storagev1.VolumeAttachment](w.Host, "", name); found {
-				w.Engine.Tell("operator", "has %s attached to %s anew", volume, d.Host)
+				w.Engine.Tell("operator", "has %s attached to %s anew", volume, host)
 				w.must(w.Host.Delete(va.DeepCopy()))
 			}
 		}
@@ -287,7 +290,9 @@ func (w *World) lighten() {
 	for _, d := range w.Cards {
 		w.processOf(d.Name).held = false
 		w.bootDPU(d)
-		w.Engine.After(time.Second, func() { w.bootHost(d.Host) })
+		if d.Host != "" {
+			w.Engine.After(time.Second, func() { w.bootHost(d.Host) })
+		}
 	}
 	w.restoring = false
 }

@@ -77,9 +77,7 @@ func (w *World) play() Result {
 		}
 	}
 	for _, d := range w.Cards {
-		w.beat(d)
-		w.look(d)
-		w.guard(d)
+		w.watch(d)
 	}
 	for _, e := range w.plan.Events {
 		w.Engine.After(e.At, func() { w.happen(e) })

@@ -28,8 +28,8 @@ func (w *World) use() {
 	if !w.down[w.Host.Name] {
 		for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 			w.schedule(volume)
-			for _, d := range w.Cards {
-				w.attach(volume, d.Host)
+			for _, host := range w.hosts() {
+				w.attach(volume, host)
 			}
 			w.replicate(volume)
 		}
@@ -74,7 +74,7 @@ func (w *World) schedule(volume string) {
 
 // runs reports whether a host does what its kubelet is told.
 func (w *World) runs(host string) bool {
-	return w.card("dpu-"+host).HostOn && !w.down["host "+host]
+	return w.cardIn(host).HostOn && !w.down["host "+host]
 }
 
 func (w *World) schedulable(host string) bool {
@@ -161,11 +161,11 @@ func (w *World) replicate(volume string) {
 		return
 	}
 	attached := len(w.primaries(volume)) > 0
-	for _, d := range w.Cards {
-		a := kubetest.DPUVolumeAttachment(volume, d.Host)
+	for _, host := range w.hosts() {
+		a := kubetest.DPUVolumeAttachment(volume, host)
 		is, made := cluster.Find[*storagev1alpha1.DPUVolumeAttachment](w.Host, a.Namespace, a.Name)
 		switch {
-		case !made && attached && w.schedulable(d.Host) && w.wanted[volume] != d.Host:
+		case !made && attached && w.schedulable(host) && w.wanted[volume] != host:
 			a.Spec.Role, a.Spec.Warmth = storagev1alpha1.RoleReplica, storagev1alpha1.WarmthPreEmulated
 			w.Engine.Tell("kubernetes", "has replica %s made", a.Name)
 			w.must(w.Host.Create(a))
@@ -214,6 +214,11 @@ func (w *World) lacks(volume string) string {
 	if host == "" {
 		return ""
 	}
+	for _, a := range cluster.All[*storagev1alpha1.VolumeAttachment](w.DPU) {
+		if a.VolumeName() == volume && w.card(a.Spec.NodeName).Shelved {
+			return "VolumeAttachment " + a.Name + " is through " + a.Spec.NodeName + ", which has no power, and does not go" + w.ownerOf(a)
+		}
+	}
 	a, found := cluster.Find[*storagev1alpha1.DPUVolumeAttachment](w.Host, kubetest.HostNamespace, host+"-"+volume)
 	switch {
 	case !found:
@@ -221,11 +226,19 @@ func (w *World) lacks(volume string) string {
 	case !meta.IsStatusConditionTrue(a.Status.Conditions, storagev1alpha1.ConditionReady):
 		return "attachment " + a.Name + " is not ready: " + a.Status.Message
 	}
-	if _, shown := w.card("dpu-" + host).Shows(volume); !shown {
+	if _, shown := w.cardIn(host).Shows(volume); !shown {
 		return "attachment " + a.Name + " is ready, and its DPU does not show the volume"
 	}
-	if _, holds := w.Judge.Tenure("dpu-"+host, volume); !holds {
+	if _, holds := w.Judge.Tenure(w.cardIn(host).Name, volume); !holds {
 		return "attachment " + a.Name + " is ready, and its DPU does not hold the right to write"
+	}
+	return ""
+}
+
+// ownerOf is what the DPUVolumeAttachment of a VolumeAttachment says.
+func (w *World) ownerOf(a *storagev1alpha1.VolumeAttachment) string {
+	if owner, found := cluster.Find[*storagev1alpha1.DPUVolumeAttachment](w.Host, kubetest.HostNamespace, a.Name); found {
+		return ": " + owner.Status.Message
 	}
 	return ""
 }
@@ -259,7 +272,7 @@ const silence = 75 * time.Second
 
 // names is what words have to name: an object that is looked at next, or a program that
 // acts next, and which one.
-var names = regexp.MustCompile(`\b(DPU dpu-[abc]|dpu-[abc]|(DPU)?Volume(Attachment)? \S+|SVVolumeAttachment \S+|WriterClaim \S+|DPUStorageNode \S+|CSIDriver \S+|host [abc]|node [abc])\b`)
+var names = regexp.MustCompile(`\b(dpu-[abc]2*|(DPU)?Volume(Attachment)? \S+|SVVolumeAttachment \S+|WriterClaim \S+|DPUStorageNode \S+|CSIDriver \S+|host [abc]|node [abc])\b`)
 
 // listen finds, all the time, attachments that wait and do not say for whom.
 func (w *World) listen() {

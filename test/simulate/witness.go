@@ -33,18 +33,13 @@ const (
 	lookPeriod = 2 * time.Second
 )
 
-// beats are the last heartbeats of a host, of its kubelet and of its DPU, as their Leases
-// tell.
-type beats struct{ host, dpu time.Time }
-
 // beat lets a host and its DPU send their heartbeats, while they can.
 func (w *World) beat(d *hardware.DPU) {
-	b := w.beats[d.Host]
-	if d.HostOn && !w.down["host "+d.Host] && !w.down[w.Host.Name] {
-		b.host = time.Now()
+	if d.Host != "" && d.HostOn && !w.down["host "+d.Host] && !w.down[w.Host.Name] {
+		w.beats[d.Host] = time.Now()
 	}
 	if !w.plan.Leases && w.speaks(d) {
-		b.dpu = time.Now()
+		w.beats[d.Name] = time.Now()
 	}
 	w.Engine.After(beatPeriod+time.Duration(w.dice.Int64N(int64(200*time.Millisecond))), func() { w.beat(d) })
 }
@@ -57,10 +52,10 @@ func (w *World) speaks(d *hardware.DPU) bool {
 
 // look lets a kubelet and the control plane speak of a Node, and a DPU of its host.
 func (w *World) look(d *hardware.DPU) {
-	if node, found := cluster.Find[*corev1.Node](w.Host, "", d.Host); found && !w.down[w.Host.Name] {
+	if node, found := cluster.Find[*corev1.Node](w.Host, "", d.Host); d.Host != "" && found && !w.down[w.Host.Name] {
 		next := node.DeepCopy()
 		ready(next).Status = corev1.ConditionTrue
-		if time.Since(w.beats[d.Host].host) > nodeGrace {
+		if time.Since(w.beats[d.Host]) > nodeGrace {
 			ready(next).Status = corev1.ConditionUnknown
 		}
 		if w.runs(d.Host) { // what its kubelet says, also after a restore
@@ -72,6 +67,9 @@ func (w *World) look(d *hardware.DPU) {
 		}
 	}
 	there, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.DPU, "", d.Name)
+	if !found && w.speaks(d) {
+		w.must(w.DPU.Create(registration(d)))
+	}
 	if !w.plan.Leases && found && w.speaks(d) && there.Status.DPU.Host.Alive != w.linked(d) {
 		next := there.DeepCopy()
 		next.Status.DPU.Host.Alive = w.linked(d)
@@ -126,13 +124,14 @@ func (w *World) hostsOf(e cluster.Event) []reconcile.Request {
 		o = e.Before
 	}
 	var out []reconcile.Request
-	for _, d := range w.Cards {
-		concerned := e.Key.Name == d.Host || e.Key.Name == d.Name || len(e.Key.Name) > len(d.Host) && e.Key.Name[:len(d.Host)+1] == d.Host+"-"
+	for _, host := range w.hosts() {
+		dpu := w.cardIn(host).Name
+		concerned := e.Key.Name == host || e.Key.Name == dpu || strings.HasPrefix(e.Key.Name, host+"-")
 		if claim, ok := o.(*moorv1alpha1.WriterClaim); ok {
-			concerned = claim.Status != nil && claim.Status.Holder == d.Name
+			concerned = claim.Status != nil && (claim.Status.Holder == dpu || strings.HasPrefix(claim.Status.Attachment, host+"-"))
 		}
 		if concerned {
-			out = append(out, request("", d.Host))
+			out = append(out, request("", host))
 		}
 	}
 	return out
@@ -152,35 +151,39 @@ func (l *life) hear(o *nodehealth.Observer, passes, bmcs *loop, clusters hostclu
 	if there {
 		o.SelfHeartbeat(nodehealth.DPUCluster)
 	}
-	for _, d := range w.Cards {
+	if there {
+		for _, d := range w.Cards {
+			w.hearDPU(o, clusters.DPU, d)
+		}
+	}
+	for _, host := range w.hosts() {
 		if bmcs != nil { // as passes that ask wake it
-			bmcs.add(request(kubetest.HostNamespace, d.Host), 0)
+			bmcs.add(request(kubetest.HostNamespace, host), 0)
 		}
-		b, before := w.beats[d.Host], o.Known(d.Host)
-		if here && !b.host.IsZero() {
-			o.Kubelet(d.Host, b.host)
-			o.Lease(d.Host, nodehealth.HostCluster, b.host)
+		before := o.Known(host)
+		if at := w.beats[host]; here && !at.IsZero() {
+			o.Kubelet(host, at)
+			o.Lease(host, nodehealth.HostCluster, at)
 		}
-		if there {
-			w.hearDPU(o, clusters.DPU, d, b.dpu)
-		}
-		node := kubetest.DPUStorageNode(d.Host)
-		if clusters.Host.Client.Get(context.Background(), request("", d.Host).NamespacedName, node) != nil {
+		node := kubetest.DPUStorageNode(host)
+		if clusters.Host.Client.Get(context.Background(), request("", host).NamespacedName, node) != nil {
 			continue // the view lacks it yet
 		}
+		if at := w.beats[node.Spec.DPUName]; there && !w.plan.Leases && !at.IsZero() {
+			o.Lease(host, nodehealth.DPUCluster, at)
+		}
 		if nodehealth.FromDPU(context.Background(), clusters.DPU.Client, node) == nil && o.Observe(node) != before {
-			passes.add(request("", d.Host), 0)
+			passes.add(request("", host), 0)
 		}
 	}
 	w.Engine.After(lookPeriod, func() { l.hear(o, passes, bmcs, clusters) })
 }
 
 // hearDPU lets a controller hear a DPU: one that promises to stop by its object, another by its Lease.
-func (w *World) hearDPU(o *nodehealth.Observer, there kube.Cluster, d *hardware.DPU, renewed time.Time) {
-	own := kubetest.DPUStorageNode(d.Name)
+func (w *World) hearDPU(o *nodehealth.Observer, there kube.Cluster, d *hardware.DPU) {
+	own, renewed := kubetest.DPUStorageNode(d.Name), w.beats[d.Name]
 	switch {
 	case !w.plan.Leases && !renewed.IsZero():
-		o.Lease(d.Host, nodehealth.DPUCluster, renewed)
 		o.HearDPU(d.Name, 0, renewed)
 	case w.plan.Leases && there.Client.Get(context.Background(), request("", d.Name).NamespacedName, own) == nil && own.Status.DPU != nil:
 		o.HearDPU(d.Name, own.Status.DPU.Sequence, time.Time{})
@@ -192,16 +195,21 @@ func (w *World) populateHosts() error {
 	for _, d := range w.Cards {
 		node := kubetest.Node(d.Host, nil)
 		node.Status.NodeInfo.BootID = boot(d.Host, 0)
-		here, there := kubetest.DPUStorageNode(d.Host), kubetest.DPUStorageNode(d.Name)
-		there.Spec = moorv1alpha1.DPUStorageNodeSpec{}
-		there.Status.DPU = &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, Host: &moorv1alpha1.HostObservation{Alive: true}}
-		for _, err := range []error{w.Host.Create(node), w.Host.Create(here), w.DPU.Create(there)} {
+		for _, err := range []error{w.Host.Create(node), w.Host.Create(kubetest.DPUStorageNode(d.Host)), w.DPU.Create(registration(d))} {
 			if err != nil {
 				return fmt.Errorf("make host %s: %w", d.Host, err)
 			}
 		}
 	}
 	return nil
+}
+
+// registration is the DPUStorageNode of a DPU, as its program makes it.
+func registration(d *hardware.DPU) *moorv1alpha1.DPUStorageNode {
+	out := kubetest.DPUStorageNode(d.Name)
+	out.Spec = moorv1alpha1.DPUStorageNodeSpec{}
+	out.Status.DPU = &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, Host: &moorv1alpha1.HostObservation{Alive: true}}
+	return out
 }
 
 func boot(host string, n int) string { return fmt.Sprintf("boot-%d-of-%s", n, host) }
@@ -211,7 +219,7 @@ func (w *World) receipts(e cluster.Event) {
 	claim, ok := e.Object.(*moorv1alpha1.WriterClaim)
 	before, was := e.Before.(*moorv1alpha1.WriterClaim)
 	if ok && was && claim.Status != nil && before.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimFencing && before.Status.Phase == moorv1alpha1.ClaimGranted &&
-		w.lostWay(claim.Name, strings.TrimPrefix(claim.Status.Holder, "dpu-")) {
+		w.lostWay(claim.Name, w.card(claim.Status.Holder).Host) {
 		w.played["fenced where the way is lost"]++
 	}
 	if !ok || !was || claim.Status == nil || before.Status == nil || claim.Status.Phase != moorv1alpha1.ClaimFree || before.Status.Phase == moorv1alpha1.ClaimFree {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,12 @@ type World struct {
 	processes []*process
 	// wanted is on which host a volume is wanted; "" for none.
 	wanted map[string]string
-	beats  map[string]*beats
+	// beats are the last heartbeats of hosts, with their kubelets, and of DPUs, as their Leases tell.
+	beats map[string]time.Time
+	// misnamed are the hosts whose DPU a person has named wrongly.
+	misnamed map[string]bool
+	// dir has the files of the DPUs.
+	dir string
 	// restoring: persons restore a cluster, and are not through with the steps.
 	restoring bool
 	// barred: DPUs may neither read nor write in their cluster.
@@ -61,19 +67,17 @@ func newWorld(seed uint64, p plan.Plan, dir string) (*World, error) {
 	w := &World{
 		Engine: e, Host: cluster.New("host cluster", time.Now), DPU: cluster.New("DPU cluster", time.Now), Judge: judge.New(),
 		Words: func(a *storagev1alpha1.DPUVolumeAttachment) string { return a.Status.Message },
-		plan:  p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{}, played: map[string]int{}, bmcs: map[string]bmcs{},
+		plan:  p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]time.Time{}, misnamed: map[string]bool{}, dir: dir, boots: map[string]int{}, played: map[string]int{}, bmcs: map[string]bmcs{},
 	}
 	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes, p.Epochs)
 	for _, host := range plan.HostNames[:p.Hosts] {
-		card, err := hardware.NewDPU(e, w.Storage, "dpu-"+host, host, filepath.Join(dir, host))
+		card, err := w.plug(host, "dpu-"+host)
 		if err == nil {
 			err = card.Boot()
 		}
 		if err != nil {
 			return nil, err
 		}
-		w.Cards = append(w.Cards, card)
-		w.beats[host] = &beats{}
 		w.wireBMCs(card)
 	}
 	w.Judge.Writes = func(dpu, volume string) bool {
@@ -95,10 +99,31 @@ func newWorld(seed uint64, p plan.Plan, dir string) (*World, error) {
 	w.process("storage", w.controller)
 	w.process("attacher", w.attacherOfVendor)
 	for _, card := range w.Cards {
-		w.process(card.Name, w.nodeDriver(card))
-		w.processOf(card.Name).machine = card
+		w.drive(card)
 	}
 	return w, nil
+}
+
+// plug puts a card into a host.
+func (w *World) plug(host, name string) (*hardware.DPU, error) {
+	card, err := hardware.NewDPU(w.Engine, w.Storage, name, host, filepath.Join(w.dir, name))
+	if err == nil {
+		w.Cards = append(w.Cards, card)
+	}
+	return card, err
+}
+
+// drive has snap-node-driver run on a card.
+func (w *World) drive(card *hardware.DPU) {
+	w.process(card.Name, w.nodeDriver(card))
+	w.processOf(card.Name).machine = card
+}
+
+// watch plays what a card and its host do from now on.
+func (w *World) watch(card *hardware.DPU) {
+	w.beat(card)
+	w.look(card)
+	w.guard(card)
 }
 
 func (w *World) process(name string, start func(*life)) {
@@ -109,6 +134,15 @@ func (w *World) card(name string) *hardware.DPU {
 	i := slices.IndexFunc(w.Cards, func(d *hardware.DPU) bool { return d.Name == name })
 	return w.Cards[i]
 }
+
+// cardIn is the one in a host.
+func (w *World) cardIn(host string) *hardware.DPU {
+	i := slices.IndexFunc(w.Cards, func(d *hardware.DPU) bool { return d.Host == host })
+	return w.Cards[i]
+}
+
+// hosts are all that there are.
+func (w *World) hosts() []string { return plan.HostNames[:w.plan.Hosts] }
 
 func (w *World) processOf(name string) *process {
 	i := slices.IndexFunc(w.processes, func(p *process) bool { return p.name == name })
@@ -174,6 +208,9 @@ func (w *World) populate() error {
 // happen lets an event of the plan happen.
 func (w *World) happen(e plan.Event) {
 	w.Engine.Tell("", "%s", e)
+	if host, ok := strings.CutPrefix(e.Who, "dpu-"); ok {
+		e.Who = w.cardIn(host).Name // it may be another one by now
+	}
 	switch e.What {
 	case plan.Move:
 		w.wanted[e.Who] = e.Where
@@ -184,7 +221,7 @@ func (w *World) happen(e plan.Event) {
 			l.Stall(e.For)
 		}
 	case plan.HostDies:
-		w.hostOff(w.card("dpu-"+e.Who), "")
+		w.hostOff(w.cardIn(e.Who), "")
 		w.Engine.After(e.For, func() { w.bootHost(e.Who) })
 	case plan.DPUDies:
 		card := w.card(e.Who)
@@ -203,7 +240,7 @@ func (w *World) happen(e plan.Event) {
 		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
 	case plan.Restore, plan.RestoreHosts, plan.RestoreBoth:
 		w.backUp(e)
-	case plan.Cut, plan.Vanish, plan.LoseWay, plan.BothDie, plan.ReplaceCard, plan.CutLink, plan.Isolate, plan.RestartStorage, plan.SwapBMC:
+	case plan.Cut, plan.Vanish, plan.LoseWay, plan.BothDie, plan.ReplaceCard, plan.OtherCard, plan.NameWrongly, plan.CutLink, plan.Isolate, plan.RestartStorage, plan.SwapBMC:
 		w.sever(e)
 	default:
 		w.happenByPersons(e)
@@ -223,12 +260,16 @@ func (w *World) sever(e plan.Event) {
 		w.restartStorage(e.For)
 	case host == "":
 	case e.What == plan.Vanish:
-		w.cutOff("dpu-"+host, e.For)
+		w.cutOff(w.cardIn(host).Name, e.For)
 		w.cutOff("host "+host, e.For)
 	case e.What == plan.BothDie:
 		w.bothDie(host, e.For)
 	case e.What == plan.ReplaceCard:
 		w.replaceCard(host, e.For)
+	case e.What == plan.OtherCard:
+		w.replaceByOther(host, e)
+	case e.What == plan.NameWrongly:
+		w.nameWrongly(host, e)
 	case e.What == plan.SwapBMC:
 		w.swapBMCs(host, e.For)
 	case e.What == plan.CutLink:
@@ -254,7 +295,7 @@ func (w *World) must(err error) {
 
 // bootHost starts a host that has lost power.
 func (w *World) bootHost(name string) {
-	card := w.card("dpu-" + name)
+	card := w.cardIn(name)
 	if card.HostOn || w.dark {
 		return
 	}
@@ -271,7 +312,7 @@ func (w *World) bootHost(name string) {
 
 // bootDPU starts a DPU that has lost power.
 func (w *World) bootDPU(card *hardware.DPU) {
-	if card.On || card.Pulled || card.Resetting || w.dark || w.plan.Power == plan.PowerByHost && !card.HostOn {
+	if card.On || card.Pulled || card.Shelved || card.Resetting || w.dark || w.plan.Power == plan.PowerByHost && !card.HostOn {
 		return
 	}
 	w.Engine.Tell(card.Name, "boots")
@@ -288,7 +329,9 @@ func (w *World) heal() {
 		for _, b := range w.bmcs[card.Host].all() {
 			b.Well, b.Away, b.Other = true, false, false
 		}
-		w.bootHost(card.Host)
+		if card.Host != "" {
+			w.bootHost(card.Host)
+		}
 		w.bootDPU(card)
 		w.must(card.StartSNAP())
 		card.FindsWay()

@@ -114,6 +114,10 @@ func notFound(k Key) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: k.Kind}, k.Name)
 }
 
+// modified is what an API server says if the resourceVersion is another one. It names none: one that
+// is kept in a status would change that, and each change is another conflict.
+const modified = "the object has been modified; please apply your changes to the latest version and try again"
+
 func conflict(k Key, format string, args ...any) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: k.Kind}, k.Name, fmt.Errorf(format, args...))
 }

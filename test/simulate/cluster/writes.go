@@ -56,7 +56,7 @@ func (s *Server) replace(o client.Object, merge func(next, now client.Object)) e
 	case !found:
 		return notFound(k)
 	case o.GetResourceVersion() != "" && o.GetResourceVersion() != now.GetResourceVersion():
-		return conflict(k, "it has resourceVersion %s, and %s was read", now.GetResourceVersion(), o.GetResourceVersion())
+		return conflict(k, modified)
 	case o.GetUID() != "" && o.GetUID() != now.GetUID():
 		return conflict(k, "it has UID %s, and %s was read", now.GetUID(), o.GetUID())
 	}
@@ -102,7 +102,7 @@ func (s *Server) patch(o client.Object, kind types.PatchType, data []byte, statu
 func preconditions(k Key, now client.Object, change map[string]any, status bool) error {
 	about, _ := change["metadata"].(map[string]any)
 	if version, ok := about["resourceVersion"].(string); ok && version != now.GetResourceVersion() {
-		return conflict(k, "it has resourceVersion %s, and the patch names %s", now.GetResourceVersion(), version)
+		return conflict(k, modified)
 	}
 	if uid, ok := about["uid"].(string); ok && !status && uid != string(now.GetUID()) {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: k.Kind}, k.Name, field.ErrorList{
@@ -201,7 +201,7 @@ func (s *Server) Delete(o client.Object, options ...client.DeleteOption) error {
 			return conflict(k, "it has UID %s, and %s was to be deleted", now.GetUID(), *p.UID)
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != now.GetResourceVersion() {
-			return conflict(k, "it has resourceVersion %s, and %s was to be deleted", now.GetResourceVersion(), *p.ResourceVersion)
+			return conflict(k, modified)
 		}
 	}
 	switch {

@@ -28,7 +28,8 @@ type BMC struct {
 	// Off, On and Reset are what it has its machine do.
 	Off, On, Reset func()
 
-	dpu  *DPU
+	// DPU that it is of, or whose host it is of.
+	DPU  *DPU
 	host bool
 	dice *rand.Rand
 	// lied is when it said that there was a reset.
@@ -41,12 +42,12 @@ func NewBMC(d *DPU, host bool) *BMC {
 	if host {
 		name = "host-" + d.Host
 	}
-	return &BMC{Serial: "serial-of-" + name, dpu: d, host: host, dice: d.engine.Dice("bmc of " + name)}
+	return &BMC{Serial: "serial-of-" + name, DPU: d, host: host, dice: d.engine.Dice("bmc of " + name)}
 }
 
 // answers: that of a card that has no power does not.
 func (b *BMC) answers() error {
-	if b.Away || !b.host && !b.dpu.On && !b.dpu.Resetting {
+	if b.Away || !b.host && !b.DPU.On && !b.DPU.Resetting {
 		return fmt.Errorf("the BMC %s: %w", b.Serial, power.ErrUnreachable)
 	}
 	return nil
@@ -73,8 +74,8 @@ func (b *BMC) Read() (power.Reading, error) {
 	}
 	out := power.Reading{Is: power.Identity{SerialNumber: b.Is()}, System: power.StateOn}
 	if !b.host {
-		out.Stage, out.LastReset = power.StageRunning, b.dpu.Up
-		if b.dpu.Resetting {
+		out.Stage, out.LastReset = power.StageRunning, b.DPU.Up
+		if b.DPU.Resetting {
 			out.Stage = power.StageBooting
 		}
 		if !b.lied.IsZero() {
@@ -83,7 +84,7 @@ func (b *BMC) Read() (power.Reading, error) {
 		return out, nil
 	}
 	switch {
-	case b.Lies.Off || !b.dpu.HostOn:
+	case b.Lies.Off || !b.DPU.HostOn:
 		out.System = power.StateOff
 	case !b.Well && b.dice.IntN(20) == 0:
 		out.System = power.StateUnknown
@@ -102,6 +103,6 @@ func (b *BMC) Ask(do func()) error {
 	if b.Lies.Idle || b.Lies.Off || b.Lies.Reset || !b.Well && b.dice.IntN(4) == 0 {
 		return nil
 	}
-	b.dpu.engine.After(time.Duration(b.dice.Int64N(int64(4*time.Second))), do)
+	b.DPU.engine.After(time.Duration(b.dice.Int64N(int64(4*time.Second))), do)
 	return nil
 }

@@ -38,6 +38,7 @@ type Lies struct {
 
 // DPU is a DPU and its host.
 type DPU struct {
+	// Host is "" for one that was taken out.
 	Name, Host string
 	// On, SNAP and HostOn: it has power, its SNAP service runs, its host runs.
 	On, SNAP, HostOn bool
@@ -46,6 +47,8 @@ type DPU struct {
 	Lies          Lies
 	// Pulled: a person has it, and it gets no power. Resetting: it was reset, and boots.
 	Pulled, Resetting bool
+	// Shelved: it was taken out of its host for good, and gets no power.
+	Shelved bool
 	// Up is when it was booted last.
 	Up time.Time
 

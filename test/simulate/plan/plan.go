@@ -34,6 +34,12 @@ const (
 	// ReplaceCard takes the power from the host where a volume is wanted, and puts another card in the
 	// place of its DPU, of the same name.
 	ReplaceCard = "replace the DPU in the host of"
+	// OtherCard does so with one of another name. That of before is put on a shelf, or into a host of
+	// no cluster.
+	OtherCard = "replace by one of another name the DPU in the host of"
+	// NameWrongly names the DPUs of the host where a volume is wanted, and of another one, for each
+	// other, for a time.
+	NameWrongly = "name another's DPU for the host of"
 	// LoseWay cuts the DPU of the host where a volume is wanted off from the storage alone, for a
 	// time; all DPUs if no volume is named.
 	LoseWay = "cut off from the storage: DPU of"
@@ -173,6 +179,7 @@ func New(seed uint64) Plan {
 	p.power(rand.New(rand.NewPCG(seed, 2)))
 	p.ways(rand.New(rand.NewPCG(seed, 3)))
 	p.around(rand.New(rand.NewPCG(seed, 5)))
+	p.named(rand.New(rand.NewPCG(seed, 6)))
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }
@@ -210,6 +217,7 @@ func (p *Plan) power(dice *rand.Rand) {
 		}
 		p.Add(e)
 	}
+	p.Epochs = p.Epochs && dice.IntN(3) == 0
 }
 
 // shortest is the least time for which a way is lost: it may be back before a driver, which looks each
@@ -257,6 +265,25 @@ func (p *Plan) around(dice *rand.Rand) {
 	if dice.IntN(6) == 0 {
 		p.Add(Event{What: ReplaceCard, Who: volume(), At: at(), For: 5*time.Second + time.Duration(dice.Int64N(int64(2*time.Minute)))})
 	}
+}
+
+// named draws whether hosts get DPUs of other names, by dice of its own.
+func (p *Plan) named(dice *rand.Rand) {
+	e := Event{
+		Who: VolumeNames[dice.IntN(p.Volumes)], At: 5*time.Second + time.Duration(dice.Int64N(int64(p.Length*2/3))),
+		For: 5*time.Second + time.Duration(dice.Int64N(int64(time.Minute))),
+	}
+	switch dice.IntN(12) {
+	case 0:
+		e.What = OtherCard
+	case 1:
+		e.What, e.Where = OtherCard, "another host"
+	case 2, 3:
+		e.What, e.Where = NameWrongly, HostNames[dice.IntN(p.Hosts)]
+	default:
+		return
+	}
+	p.Add(e)
 }
 
 // vanish is some Vanish, long enough to be taken for dead in most cases.

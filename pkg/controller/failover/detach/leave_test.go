@@ -212,3 +212,100 @@ func TestClaimWakes(t *testing.T) {
 		t.Error("a claim that says the same wakes")
 	}
 }
+
+// newReplica is a replica that goes, whose DPU has prepared the device and was never granted the
+// right to write, which another DPU holds.
+func newReplica(t *testing.T) fixture {
+	s := newLeft(t)
+	s.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerWriterClaim)
+		a.Spec.Epoch, a.Spec.Role, a.Status.DPU = 0, storagev1alpha1.RoleReplica, storagev1alpha1.VolumeAttachmentDPU{}
+	})
+	return s
+}
+
+// TestAReplicaWhoseDPUIsGone: what a DPU has never been granted is not kept by a DPU that was
+// taken out, or died. If it comes back, it clears up before the storage is opened to it again.
+func TestAReplicaWhoseDPUIsGone(t *testing.T) {
+	s := newReplica(t)
+	s.waits("heard")
+	s.beats(20, false)
+	s.waits("late")
+	s.beats(5, false)
+	s.mustPass()
+	if c := s.claim().Status; c.RevokedEpoch("dpu-a") != 5 || c.Holder != "dpu-b" || c.Epoch != 5 || len(c.Receipts) != 0 {
+		t.Errorf("the claim is %+v", c)
+	}
+	if a, found := kubetest.Read(s.DPU, s.attachment()); !found || !slices.Equal(a.Finalizers, []string{storagev1alpha1.FinalizerVolumeAttachment}) {
+		t.Errorf("finalizers %v, want the vendor's turn", a.Finalizers)
+	}
+	s.waits("done")
+}
+
+// TestAReplicaIsKept goes through what forbids it, though the DPU is silent.
+func TestAReplicaIsKept(t *testing.T) {
+	for name, play := range map[string]func(s fixture){
+		"it was granted an epoch": func(s fixture) { s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 4 }) },
+		"its DPU knows of an epoch": func(s fixture) {
+			s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Epoch = 4 })
+		},
+		"it is shown": func(s fixture) { s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Attached = true }) },
+		"it has just been granted the right to write": func(s fixture) {
+			s.grant(func(c *moorv1alpha1.WriterClaimStatus) {
+				c.Holder, c.Attachment, c.AttachmentUID = "dpu-a", "a-vol", kubetest.AttachmentUID("a-vol")
+			})
+		},
+		"its DPU holds the volume for another attachment": func(s fixture) {
+			s.grant(func(c *moorv1alpha1.WriterClaimStatus) { c.Holder, c.Attachment = "dpu-a", "c-vol" })
+		},
+		"the claim was lost, and it may have been granted": func(s fixture) {
+			s.grant(func(c *moorv1alpha1.WriterClaimStatus) {
+				c.Phase, c.Holder, c.Attachment, c.LostEpoch = moorv1alpha1.ClaimLost, "dpu-b", "", 5
+				c.Lost = []moorv1alpha1.LostHolder{{DPU: "dpu-b", Attachment: "b-vol", Epoch: 5}, {DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: kubetest.AttachmentUID("a-vol"), Epoch: 4}}
+			})
+		},
+		"there is no claim": func(s fixture) {
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Finalizers = nil })
+			s.DPU.Remove(s.claim())
+		},
+		"it is wanted": func(s fixture) { s.own("first") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newReplica(t)
+			s.beats(30, false)
+			play(s)
+			s.waits(name)
+		})
+	}
+}
+
+// TestAReplicaOfWhatNobodyWroteTo: where no epoch was ever granted there is none to clear up after.
+func TestAReplicaOfWhatNobodyWroteTo(t *testing.T) {
+	s := newReplica(t)
+	s.grant(func(c *moorv1alpha1.WriterClaimStatus) {
+		*c = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
+	})
+	s.beats(30, false)
+	s.mustPass()
+	if a, found := kubetest.Read(s.DPU, s.attachment()); !found || len(a.Finalizers) != 1 {
+		t.Errorf("finalizers %v, want the vendor's turn", a.Finalizers)
+	}
+}
+
+// TestAReplicaThatIsGrantedMeanwhile: the claim is granted to it after it was read: it stays.
+func TestAReplicaThatIsGrantedMeanwhile(t *testing.T) {
+	s := newReplica(t)
+	s.beats(30, false)
+	n := 1
+	s.r.DPU.Live = beforeRead{s.r.DPU.Live, &n, func() {
+		s.grant(func(c *moorv1alpha1.WriterClaimStatus) {
+			c.Holder, c.Attachment, c.AttachmentUID, c.Epoch = "dpu-a", "a-vol", kubetest.AttachmentUID("a-vol"), 6
+		})
+	}}
+	if err := s.pass(); err == nil {
+		t.Error("it is let go by an older claim")
+	}
+	if a, _ := kubetest.Read(s.DPU, s.attachment()); !slices.Contains(a.Finalizers, storagev1alpha1.FinalizerWriterClaim) {
+		t.Errorf("finalizers %v", a.Finalizers)
+	}
+}

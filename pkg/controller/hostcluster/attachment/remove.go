@@ -3,6 +3,7 @@ package attachment
 import (
 	"cmp"
 	"context"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,8 +27,12 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 	_, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
 		detaching(a, outcome.Message)
 	})
-	return ctrl.Result{}, kube.IgnoreNotFound(err)
+	return ctrl.Result{RequeueAfter: cmp.Or(outcome.RetryAfter, silenceAgain)}, kube.IgnoreNotFound(err)
 }
+
+// silenceAgain is when it is looked at again whether the DPU of an attachment that goes has fallen
+// silent: it may be another one than its host has, of which no change of the host tells.
+const silenceAgain = 30 * time.Second
 
 // release lets the attachment go, or waits for what keeps it.
 func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) error {
@@ -60,6 +65,9 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 		ctrl.LoggerFrom(ctx).Info("let go before the DPU has cleared up, as another's word has ended its epoch", daemon.KeyDPU, mirror.Spec.NodeName, daemon.KeyEpoch, mirror.Spec.Epoch)
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
+	if err := r.recall(ctx, attachment, mirror); err != nil {
+		return err
+	}
 	message, err := r.unproven(ctx, attachment, mirror)
 	if err != nil {
 		return err
@@ -86,6 +94,27 @@ func (r *Reconciler) endedWithoutDPU(ctx context.Context, attachment *storagev1a
 	return true, nil
 }
 
+// recall holds the claim of an attachment that goes, and whose DPU is silent, against what others
+// know, as that of one that stays. If it is the last of its volume, nothing else does: a claim
+// that was lost would not be made anew, nor a person's word about it be heard, and the attachment
+// would wait for ever for a DPU that was taken out.
+func (r *Reconciler) recall(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, mirror *storagev1alpha1.VolumeAttachment) error {
+	if r.Silent == nil || !writer.Detaching(mirror) || !r.Silent(mirror.Spec.NodeName) {
+		return nil
+	}
+	p := &pass{attachment: attachment, mirror: mirror, volume: &storagev1alpha1.DPUVolume{}}
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, client.ObjectKey{Namespace: attachment.Namespace, Name: attachment.Spec.DPUVolumeName}, p.volume)
+	if err != nil || !found {
+		return err
+	}
+	claim := &moorv1alpha1.WriterClaim{} // one that is not there knows nothing; one that is old is not written over
+	if _, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(p.volume.Name), claim); err != nil {
+		return err
+	}
+	_, err = r.remember(ctx, p, claim)
+	return err
+}
+
 // endPredecessor ends the VolumeAttachment of an earlier attachment of this name, which was
 // taken away by force, and waits until it is gone: after this attachment there is none that
 // would. That this one stands the API server itself has to say, or a later one has its name.
@@ -100,6 +129,9 @@ func (r *Reconciler) endPredecessor(ctx context.Context, attachment *storagev1al
 		return err
 	}
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, left); err != nil {
+		return err
+	}
+	if err := r.recall(ctx, attachment, left); err != nil {
 		return err
 	}
 	return kube.WaitRetry(recoverAgain, "a VolumeAttachment %s of an earlier attachment of this name is still being removed: waiting for DPU %s to withdraw the device", left.Name, left.Spec.NodeName)

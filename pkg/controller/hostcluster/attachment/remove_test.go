@@ -278,6 +278,33 @@ func TestPredecessorThatWritesOn(t *testing.T) {
 	}
 }
 
+// TestPredecessorOfADPUThatIsGone: what an earlier attachment has left, whose DPU was taken out and
+// whose claim is lost, waits for a person's word, and says so.
+func TestPredecessorOfADPUThatIsGone(t *testing.T) {
+	w, r := open(t)
+	r.Clock, r.Silent = w.Clock, func(dpu string) bool { return dpu == "dpu-a" }
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, mirror("a"), shown)
+	w.MustReconcile(r, "a-vol")
+	abandon(w)
+	w.Host.Add(user("a"))
+	kubetest.Change(w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
+		a.Finalizers = []string{storagev1alpha1.FinalizerDPUVolumeAttachment}
+	})
+	w.Host.Remove(user("a"))
+	loseClaim(w)
+	for range 3 {
+		w.MustReconcile(r, "a-vol")
+	}
+	if c := claimOf(w).Status; c == nil || c.Phase != moorv1alpha1.ClaimLost || c.Lost[0].DPU != "dpu-a" {
+		t.Errorf("the claim is %+v", c)
+	}
+	if got := messageOn(w, "a"); !strings.Contains(got, "patch writerclaim vol --type merge") {
+		t.Errorf("told %q", got)
+	}
+}
+
 // TestSuccessorsMirrorStays: an attachment that only a cache shows, and that goes there, does
 // not end what was made for the one that has its name since.
 func TestSuccessorsMirrorStays(t *testing.T) {

@@ -56,3 +56,68 @@ func TestOrphanIsVouchedFor(t *testing.T) {
 		t.Errorf("the claim is %+v", c)
 	}
 }
+
+// TestTheLastOneThatGoes: the only attachment of a volume goes, its DPU was taken out for good, and
+// the claim is lost. Nothing but its own pass holds that claim against what others know, and
+// hears a person's word, which counts once the DPU is silent.
+func TestTheLastOneThatGoes(t *testing.T) {
+	for name, lose := range map[string]func(*kubetest.Clusters){
+		"deleted": loseClaim,
+		"older than what the host cluster remembers": func(w *kubetest.Clusters) {
+			kubetest.Change(w.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) {
+				v.Status.LastGrant = &storagev1alpha1.LastGrant{Epoch: 9, DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: kubetest.AttachmentUID("a-vol")}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r := open(t)
+			silent := false
+			r.Clock, r.Silent = w.Clock, func(dpu string) bool { return silent && dpu == "dpu-a" }
+			w.Host.Add(user("a"))
+			w.MustReconcile(r, "a-vol")
+			kubetest.Change(w.DPU, mirror("a"), shown)
+			w.MustReconcile(r, "a-vol")
+			gone := removed(w)
+			w.MustReconcile(r, "a-vol")
+			w.Clock.SetTime(gone.DeletionTimestamp.Add(time.Minute))
+			lose(w)
+			writes := w.Writes()
+			w.MustReconcile(r, "a-vol")
+			if got := asksAgain(t, r); got != silenceAgain {
+				t.Errorf("it is looked at again after %s", got)
+			}
+			if n := w.Writes() - writes; n > 1 {
+				t.Errorf("%d writes while its DPU can answer", n)
+			}
+			silent = true
+			w.MustReconcile(r, "a-vol")
+			w.MustReconcile(r, "a-vol")
+			c := claimOf(w)
+			if c.Status == nil || c.Status.Phase != moorv1alpha1.ClaimLost || c.Status.Lost[0].DPU != "dpu-a" {
+				t.Fatalf("the claim is %+v", c.Status)
+			}
+			if got := messageOn(w, "a"); !strings.Contains(got, "patch writerclaim vol --type merge") {
+				t.Errorf("the host is told %q", got)
+			}
+			kubetest.Change(w.DPU, c, func(c *moorv1alpha1.WriterClaim) {
+				c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{
+					Epoch: c.Status.Epoch, Holder: "dpu-a", AttachmentUID: c.Status.Lost[0].AttachmentUID, Time: &metav1.Time{Time: w.Clock.Now()}, Operator: "jo", Reason: "it was scrapped",
+				}
+			})
+			silent = false
+			w.MustReconcile(r, "a-vol")
+			if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimLost {
+				t.Fatalf("a word about a DPU that can answer counted: %+v", c)
+			}
+			silent = true
+			w.MustReconcile(r, "a-vol")
+			if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimFree || c.RevokedEpoch("dpu-a") == 0 {
+				t.Errorf("the claim is %+v", c)
+			}
+			w.MustReconcile(r, "a-vol")
+			if _, found := kubetest.Read(w.Host, user("a")); found {
+				t.Error("the attachment is still there")
+			}
+		})
+	}
+}

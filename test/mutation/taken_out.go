@@ -1,0 +1,47 @@
+package main
+
+const (
+	ruleSilent = "pkg/writer/silent.go"
+	syncRemove = "pkg/controller/hostcluster/attachment/remove.go"
+	detaching  = "./pkg/controller/failover/detach"
+)
+
+// takenOut are the rules by which nothing waits for ever for a DPU that was taken out of its host.
+var takenOut = []mutation{
+	{name: "what a silent DPU was never granted waits for it", tests: detaching, edits: []edit{
+		{fenceLeave, "!writer.Over(a) && !writer.NeverGranted(a, claim) ||", "!writer.Over(a) ||"},
+	}},
+	{name: "what was granted is taken for what never was", tests: right, edits: []edit{
+		{ruleSilent, "	return Detaching(attachment) && attachment.Spec.Epoch == 0 &&", "	return Detaching(attachment) &&"},
+	}},
+	{name: "what is shown is taken for what was never granted", tests: right, edits: []edit{
+		{ruleSilent, "attachment.Status.DPU.Epoch == 0 && !attachment.Status.DPU.Attached &&", "attachment.Status.DPU.Epoch == 0 &&"},
+	}},
+	{name: "an epoch of which only the DPU tells does not count", tests: detaching, edits: []edit{
+		{ruleSilent, "attachment.Status.DPU.Epoch == 0 && !attachment.Status.DPU.Attached &&", "!attachment.Status.DPU.Attached &&"},
+	}},
+	{name: "the holder of the claim is taken for one that was never granted it", tests: right, edits: []edit{
+		{ruleSilent, "claim.Status != nil && !Holds(claim, HolderOf(attachment)) && lostHolder", "claim.Status != nil && lostHolder"},
+	}},
+	{name: "one who may write of a lost claim is taken for one that was never granted it", tests: right, edits: []edit{
+		{ruleSilent, " && lostHolder(claim, attachment.Name, attachment.UID) < 0\n", "\n"},
+	}},
+	{name: "a DPU that was never granted anything has nothing to clear up", tests: right, edits: []edit{
+		{ruleSilent, "		epoch = claim.Status.Epoch // 0 if no DPU has ever shown anything\n", ""},
+	}},
+	{name: "what was granted meanwhile is let go", tests: detaching, edits: []edit{
+		{fenceLeave, "		if err := r.DPU.Client.Status().Update(ctx, after); err != nil {", "		after.ResourceVersion = \"\"\n		if err := r.DPU.Client.Status().Update(ctx, after); err != nil {"},
+	}},
+	{name: "a lost claim of which only attachments that go are left stays so", tests: sync, edits: []edit{
+		{syncRemove, "	if err := r.recall(ctx, attachment, mirror); err != nil {\n		return err\n	}\n", ""},
+	}},
+	{name: "a lost claim of which only what an earlier attachment has left tells stays so", tests: sync, edits: []edit{
+		{syncRemove, "	if err := r.recall(ctx, attachment, left); err != nil {\n		return err\n	}\n", ""},
+	}},
+	{name: "the claim of each attachment that goes is looked at", tests: sync, edits: []edit{
+		{syncRemove, "	if r.Silent == nil || !writer.Detaching(mirror) || !r.Silent(mirror.Spec.NodeName) {", "	if r.Silent == nil || !writer.Detaching(mirror) {"},
+	}},
+	{name: "it is not looked at again whether the DPU of what goes has fallen silent", tests: sync, edits: []edit{
+		{syncRemove, "ctrl.Result{RequeueAfter: cmp.Or(outcome.RetryAfter, silenceAgain)}", "ctrl.Result{}"},
+	}},
+}
