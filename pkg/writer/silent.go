@@ -2,6 +2,8 @@ package writer
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -48,6 +50,26 @@ func Disown(claim *moorv1alpha1.WriterClaim, attachment *storagev1alpha1.VolumeA
 	out := claim.DeepCopy()
 	out.Status.Revoked = revoke(out.Status.Revoked, moorv1alpha1.Receipt{Holder: dpu, Epoch: epoch})
 	return out, nil
+}
+
+// LeftBySilent says what is waited for while an attachment goes whose DPU is silent, and what a
+// person can do if that does not come back; "" if it goes by itself, or a failover tells. claim is
+// nil of a volume that several may write.
+func LeftBySilent(a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) string {
+	says := fmt.Sprintf("DPU %s is silent, and has not withdrawn volume %s; ", a.Spec.NodeName, a.VolumeName())
+	switch {
+	case Holds(claim, HolderOf(a)) && claim.Status.Phase == moorv1alpha1.ClaimGranted:
+		return says + remedy(claim)
+	case SingleWriter(a, nil) || a.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerDPUAttachment):
+		return ""
+	}
+	stay := slices.DeleteFunc(slices.Clone(a.Finalizers), func(f string) bool { return f == storagev1alpha1.FinalizerDPUAttachment })
+	for i := range stay {
+		stay[i] = `"` + stay[i] + `"`
+	}
+	return says + fmt.Sprintf("if that DPU has no power, and does not come back, have the VolumeAttachment go without it, in the DPU cluster: "+
+		`kubectl -n %s patch volumeattachments.storage.dpu.nvidia.com %s --type merge -p '{"metadata":{"finalizers":[%s]}}'`,
+		a.Namespace, a.Name, strings.Join(stay, ","))
 }
 
 // Detaching reports whether the attachment is on its way out and still tied to a

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"strings"
 	"testing"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -114,5 +115,38 @@ func TestOverWithoutAClaim(t *testing.T) {
 		if OverWithoutDPU(overOf(0, 1), claim) {
 			t.Errorf("claim %+v", claim)
 		}
+	}
+}
+
+// TestLeftBySilent: what a person is told of an attachment that goes, and whose DPU is silent.
+func TestLeftBySilent(t *testing.T) {
+	mine := world{here: true, deleting: true, dpuFin: true, claimFin: true, vaEpoch: 1}
+	shared := world{here: true, deleting: true, dpuFin: true}
+	for name, tc := range map[string]struct {
+		of    world
+		claim *moorv1alpha1.WriterClaim
+		more  []string
+		want  string
+	}{
+		"it holds the right to write":         {mine, state(granted, 1, 0, [2]int{}).claim(), nil, "operatorReceipt"},
+		"that is being taken from it":         {mine, state(fencing, 1, 0, [2]int{}).claim(), nil, ""},
+		"another holds it":                    {mine, state(granted, 2, 1, [2]int{}).claim(), nil, ""},
+		"there is no claim":                   {mine, nil, nil, ""},
+		"of several writers":                  {shared, nil, nil, `finalizers":[]}}`},
+		"of several writers, with the vendor": {shared, nil, []string{"a/b", "c/d"}, `finalizers":["a/b","c/d"]}}`},
+		"of several writers, and it let go":   {world{here: true, deleting: true}, nil, []string{"a/b"}, ""},
+		"of several writers, and it stays":    {world{here: true, dpuFin: true}, nil, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := tc.of.attachment()
+			a.Namespace, a.Finalizers = "moor", append(a.Finalizers, tc.more...)
+			got := LeftBySilent(a, tc.claim)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%q", got)
+			}
+			if got != "" && !strings.Contains(got, "DPU "+dpus[0]+" is silent") {
+				t.Errorf("it does not say which DPU: %q", got)
+			}
+		})
 	}
 }

@@ -33,13 +33,22 @@ var takenOut = []mutation{
 		{fenceLeave, "		if err := r.DPU.Client.Status().Update(ctx, after); err != nil {", "		after.ResourceVersion = \"\"\n		if err := r.DPU.Client.Status().Update(ctx, after); err != nil {"},
 	}},
 	{name: "a lost claim of which only attachments that go are left stays so", tests: sync, edits: []edit{
-		{syncRemove, "	if err := r.recall(ctx, attachment, mirror); err != nil {\n		return err\n	}\n", ""},
+		{syncRemove, "	silent, err := r.bySilent(ctx, attachment, mirror)\n", "	silent, err := \"\", error(nil)\n"},
 	}},
 	{name: "a lost claim of which only what an earlier attachment has left tells stays so", tests: sync, edits: []edit{
-		{syncRemove, "	if err := r.recall(ctx, attachment, left); err != nil {\n		return err\n	}\n", ""},
+		{syncRemove, "	silent, err := r.bySilent(ctx, attachment, left)\n", "	silent, err := \"\", error(nil)\n"},
 	}},
 	{name: "the claim of each attachment that goes is looked at", tests: sync, edits: []edit{
-		{syncRemove, "	if r.Silent == nil || !writer.Detaching(mirror) || !r.Silent(mirror.Spec.NodeName) {", "	if r.Silent == nil || !writer.Detaching(mirror) {"},
+		{syncRemove, "	if r.Silent == nil || !r.Silent(mirror.Spec.NodeName) {", "	if r.Silent == nil {"},
+	}},
+	{name: "of a DPU that is silent it is told what it has said before", tests: sync, edits: []edit{
+		{syncRemove, "cmp.Or(message, silent, saidByDPU(mirror))", "cmp.Or(message, saidByDPU(mirror), silent)"},
+	}},
+	{name: "a person is asked to vouch while a failover takes the volume", tests: right, edits: []edit{
+		{ruleSilent, "	case Holds(claim, HolderOf(a)) && claim.Status.Phase == moorv1alpha1.ClaimGranted:", "	case Holds(claim, HolderOf(a)):"},
+	}},
+	{name: "a person is told to have what holds a right to write go", tests: right, edits: []edit{
+		{ruleSilent, "	case SingleWriter(a, nil) || a.DeletionTimestamp", "	case a.DeletionTimestamp"},
 	}},
 	{name: "it is not looked at again whether the DPU of what goes has fallen silent", tests: sync, edits: []edit{
 		{syncRemove, "ctrl.Result{RequeueAfter: cmp.Or(outcome.RetryAfter, silenceAgain)}", "ctrl.Result{}"},

@@ -3,6 +3,7 @@ package attachment
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -65,14 +66,15 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 		ctrl.LoggerFrom(ctx).Info("let go before the DPU has cleared up, as another's word has ended its epoch", daemon.KeyDPU, mirror.Spec.NodeName, daemon.KeyEpoch, mirror.Spec.Epoch)
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
-	if err := r.recall(ctx, attachment, mirror); err != nil {
+	silent, err := r.bySilent(ctx, attachment, mirror)
+	if err != nil {
 		return err
 	}
 	message, err := r.unproven(ctx, attachment, mirror)
 	if err != nil {
 		return err
 	}
-	if message = cmp.Or(message, saidByDPU(mirror)); message != "" {
+	if message = cmp.Or(message, silent, saidByDPU(mirror)); message != "" {
 		return kube.WaitFor("%s", message)
 	}
 	return kube.WaitSince(attachment.DeletionTimestamp.Time, "waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
@@ -94,25 +96,31 @@ func (r *Reconciler) endedWithoutDPU(ctx context.Context, attachment *storagev1a
 	return true, nil
 }
 
-// recall holds the claim of an attachment that goes, and whose DPU is silent, against what others
-// know, as that of one that stays. If it is the last of its volume, nothing else does: a claim
+// bySilent says what a person can do about an attachment that goes, and whose DPU is silent; "" if it
+// is not, or nothing has to be done. It holds the claim against what others
+// know, as the pass of one that stays. If it is the last of its volume, nothing else does: a claim
 // that was lost would not be made anew, nor a person's word about it be heard, and the attachment
 // would wait for ever for a DPU that was taken out.
-func (r *Reconciler) recall(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, mirror *storagev1alpha1.VolumeAttachment) error {
-	if r.Silent == nil || !writer.Detaching(mirror) || !r.Silent(mirror.Spec.NodeName) {
-		return nil
+func (r *Reconciler) bySilent(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, mirror *storagev1alpha1.VolumeAttachment) (string, error) {
+	if r.Silent == nil || !r.Silent(mirror.Spec.NodeName) {
+		return "", nil
+	}
+	if !writer.Detaching(mirror) {
+		return writer.LeftBySilent(mirror, nil), nil
 	}
 	p := &pass{attachment: attachment, mirror: mirror, volume: &storagev1alpha1.DPUVolume{}}
 	found, err := kube.Find(ctx, r.Clusters.Host.Client, client.ObjectKey{Namespace: attachment.Namespace, Name: attachment.Spec.DPUVolumeName}, p.volume)
 	if err != nil || !found {
-		return err
+		return "", err
 	}
 	claim := &moorv1alpha1.WriterClaim{} // one that is not there knows nothing; one that is old is not written over
 	if _, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(p.volume.Name), claim); err != nil {
-		return err
+		return "", err
 	}
-	_, err = r.remember(ctx, p, claim)
-	return err
+	if claim, err = r.remember(ctx, p, claim); err != nil {
+		return "", err
+	}
+	return writer.LeftBySilent(mirror, claim), nil
 }
 
 // endPredecessor ends the VolumeAttachment of an earlier attachment of this name, which was
@@ -131,10 +139,12 @@ func (r *Reconciler) endPredecessor(ctx context.Context, attachment *storagev1al
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, left); err != nil {
 		return err
 	}
-	if err := r.recall(ctx, attachment, left); err != nil {
+	silent, err := r.bySilent(ctx, attachment, left)
+	if err != nil {
 		return err
 	}
-	return kube.WaitRetry(recoverAgain, "a VolumeAttachment %s of an earlier attachment of this name is still being removed: waiting for DPU %s to withdraw the device", left.Name, left.Spec.NodeName)
+	waits := cmp.Or(silent, fmt.Sprintf("waiting for DPU %s to withdraw the device", left.Spec.NodeName))
+	return kube.WaitRetry(recoverAgain, "a VolumeAttachment %s of an earlier attachment of this name is still being removed: %s", left.Name, waits)
 }
 
 // waitForProof waits while the claim is still held for the VolumeAttachment, which is gone:

@@ -305,6 +305,40 @@ func TestPredecessorOfADPUThatIsGone(t *testing.T) {
 	}
 }
 
+// TestRemoveBySilent: of an attachment that goes a person is told what to do if its DPU is silent, and
+// not what that has said before.
+func TestRemoveBySilent(t *testing.T) {
+	for mode, want := range map[corev1.PersistentVolumeAccessMode]string{
+		corev1.ReadWriteOnce: "patch writerclaim vol --type merge",
+		corev1.ReadWriteMany: "patch volumeattachments.storage.dpu.nvidia.com a-vol --type merge",
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			w, r := open(t, mode)
+			silent := false
+			r.Clock, r.Silent = w.Clock, func(dpu string) bool { return silent && dpu == "dpu-a" }
+			w.Host.Add(user("a"))
+			w.MustReconcile(r, "a-vol")
+			kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) {
+				shown(m)
+				m.Finalizers = append(m.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
+				m.Status.Message = "SNAP does not answer"
+			})
+			w.MustReconcile(r, "a-vol")
+			removed(w)
+			w.Step(kube.StatusGrace)
+			w.MustReconcile(r, "a-vol")
+			if got := messageOn(w, "a"); got != "DPU dpu-a: SNAP does not answer" {
+				t.Errorf("told %q", got)
+			}
+			silent = true
+			w.MustReconcile(r, "a-vol")
+			if got := messageOn(w, "a"); !strings.Contains(got, "DPU dpu-a is silent") || !strings.Contains(got, want) {
+				t.Errorf("told %q", got)
+			}
+		})
+	}
+}
+
 // TestSuccessorsMirrorStays: an attachment that only a cache shows, and that goes there, does
 // not end what was made for the one that has its name since.
 func TestSuccessorsMirrorStays(t *testing.T) {
