@@ -27,10 +27,10 @@ func OverWithoutDPU(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1a
 // that of a replica which was not promoted. Its DPU has shown nothing for it, since no DPU
 // shows a volume with a single writer before the epoch stands on the attachment, and an epoch
 // that stood there never goes away. What the cluster forgot, if it was restored, is not known:
-// one who may write of a claim that was lost is asked.
+// a claim that was made anew is lost first, and one who may write of a claim that was lost is asked.
 func NeverGranted(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) bool {
 	return Detaching(attachment) && attachment.Spec.Epoch == 0 && attachment.Status.DPU.Epoch == 0 && !attachment.Status.DPU.Attached &&
-		claim != nil && claim.Status != nil && !Holds(claim, HolderOf(attachment)) && lostHolder(claim, attachment.Name, attachment.UID) < 0
+		claim != nil && !Behind(claim, 0) && !Holds(claim, HolderOf(attachment)) && lostHolder(claim, attachment.Name, attachment.UID) < 0
 }
 
 // Disown is the claim after it is on record that a DPU has to clear up which is silent, and has
@@ -41,15 +41,17 @@ func NeverGranted(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alp
 func Disown(claim *moorv1alpha1.WriterClaim, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
 	dpu, epoch := attachment.Spec.NodeName, attachment.Spec.Epoch
 	never := NeverGranted(attachment, claim)
+	if claim = claim.DeepCopy(); never && claim.Status == nil { // the first grant of all may come in between
+		claim.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
+	}
 	if never {
 		epoch = claim.Status.Epoch // 0 if no DPU has ever shown anything
 	}
 	if !never && !Over(attachment) || claim.Status == nil || epoch > claim.Status.Epoch || Held(claim) && claim.Status.Holder == dpu {
 		return nil, fmt.Errorf("record that DPU %s has to clear up volume %s after epoch %d: %w", dpu, claim.Spec.VolumeName, epoch, ErrTransition)
 	}
-	out := claim.DeepCopy()
-	out.Status.Revoked = revoke(out.Status.Revoked, moorv1alpha1.Receipt{Holder: dpu, Epoch: epoch})
-	return out, nil
+	claim.Status.Revoked = revoke(claim.Status.Revoked, moorv1alpha1.Receipt{Holder: dpu, Epoch: epoch})
+	return claim, nil
 }
 
 // LeftBySilent says what is waited for while an attachment goes whose DPU is silent, and what a

@@ -21,7 +21,10 @@ var takenOut = []mutation{
 		{ruleSilent, "attachment.Status.DPU.Epoch == 0 && !attachment.Status.DPU.Attached &&", "!attachment.Status.DPU.Attached &&"},
 	}},
 	{name: "the holder of the claim is taken for one that was never granted it", tests: right, edits: []edit{
-		{ruleSilent, "claim.Status != nil && !Holds(claim, HolderOf(attachment)) && lostHolder", "claim.Status != nil && lostHolder"},
+		{ruleSilent, "!Behind(claim, 0) && !Holds(claim, HolderOf(attachment)) && lostHolder", "!Behind(claim, 0) && lostHolder"},
+	}},
+	{name: "by a claim that was made anew, nothing was ever granted", tests: detaching, edits: []edit{
+		{ruleSilent, "claim != nil && !Behind(claim, 0) && !Holds", "claim != nil && !Holds"},
 	}},
 	{name: "one who may write of a lost claim is taken for one that was never granted it", tests: right, edits: []edit{
 		{ruleSilent, " && lostHolder(claim, attachment.Name, attachment.UID) < 0\n", "\n"},

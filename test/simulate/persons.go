@@ -19,7 +19,7 @@ import (
 
 const (
 	// operatorPeriod is how often an operator looks at what does not get on by itself.
-	operatorPeriod = 4 * time.Minute
+	operatorPeriod = 2 * time.Minute
 	// patience is how long an operator keeps a DPU that was pulled.
 	patience = 90 * time.Second
 )
@@ -166,7 +166,7 @@ func (w *World) operate() {
 
 // replaceByOther takes the card out of a host, and puts one of another name in its place; both are
 // without power for a time. The one of before is on a shelf then, or goes on in a host of no
-// cluster. A person names the new one, as soon as that can be done.
+// cluster.
 func (w *World) replaceByOther(host string, e plan.Event) {
 	old := w.cardIn(host)
 	if old.Pulled || w.misnamed[host] {
@@ -189,10 +189,21 @@ func (w *World) replaceByOther(host string, e plan.Event) {
 	if e.Where != "" {
 		w.Engine.After(e.For, func() {
 			w.Engine.Tell("operator", "puts %s into another host", old.Name)
-			old.Shelved, old.HostOn = false, !w.dark
-			w.bootDPU(old)
+			old.Shelved = false
+			w.bootElsewhere(old)
 		})
 	}
+	w.correct()
+}
+
+// bootElsewhere starts a host of no cluster, and the card in it.
+func (w *World) bootElsewhere(card *hardware.DPU) {
+	card.HostOn = !card.Shelved && !w.dark
+	w.bootDPU(card)
+}
+
+// correct has persons name DPUs rightly, and have attached anew what was not, as soon as they can.
+func (w *World) correct() {
 	w.Engine.Every(5*time.Second, func() {
 		if !w.restoring && !w.down[w.Host.Name] && !w.down[w.DPU.Name] {
 			w.name()
@@ -212,12 +223,7 @@ func (w *World) nameWrongly(host string, e plan.Event) {
 	w.nameOne(e.Where, w.cardIn(host).Name)
 	w.Engine.After(e.For, func() {
 		w.misnamed[host], w.misnamed[e.Where] = false, false
-		w.Engine.Every(5*time.Second, func() {
-			if !w.restoring && !w.down[w.Host.Name] && !w.down[w.DPU.Name] {
-				w.name()
-				w.attachElsewhere()
-			}
-		})
+		w.correct()
 	})
 }
 

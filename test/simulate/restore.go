@@ -289,10 +289,12 @@ func (w *World) lighten() {
 	w.dark = false
 	for _, d := range w.Cards {
 		w.processOf(d.Name).held = false
-		w.bootDPU(d)
-		if d.Host != "" {
-			w.Engine.After(time.Second, func() { w.bootHost(d.Host) })
+		if d.Host == "" {
+			w.bootElsewhere(d)
+			continue
 		}
+		w.bootDPU(d)
+		w.Engine.After(time.Second, func() { w.bootHost(d.Host) })
 	}
 	w.restoring = false
 }

@@ -329,10 +329,12 @@ func (w *World) heal() {
 		for _, b := range w.bmcs[card.Host].all() {
 			b.Well, b.Away, b.Other = true, false, false
 		}
-		if card.Host != "" {
+		if card.Host == "" {
+			w.bootElsewhere(card)
+		} else {
 			w.bootHost(card.Host)
+			w.bootDPU(card)
 		}
-		w.bootDPU(card)
 		w.must(card.StartSNAP())
 		card.FindsWay()
 	}

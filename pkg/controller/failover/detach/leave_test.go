@@ -268,6 +268,9 @@ func TestAReplicaIsKept(t *testing.T) {
 			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Finalizers = nil })
 			s.DPU.Remove(s.claim())
 		},
+		"the claim was made anew, and is not lost yet": func(s fixture) {
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Spec.AfterEpoch, c.Status = 5, nil })
+		},
 		"it is wanted": func(s fixture) { s.own("first") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,14 +284,16 @@ func TestAReplicaIsKept(t *testing.T) {
 
 // TestAReplicaOfWhatNobodyWroteTo: where no epoch was ever granted there is none to clear up after.
 func TestAReplicaOfWhatNobodyWroteTo(t *testing.T) {
-	s := newReplica(t)
-	s.grant(func(c *moorv1alpha1.WriterClaimStatus) {
-		*c = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
-	})
-	s.beats(30, false)
-	s.mustPass()
-	if a, found := kubetest.Read(s.DPU, s.attachment()); !found || len(a.Finalizers) != 1 {
-		t.Errorf("finalizers %v, want the vendor's turn", a.Finalizers)
+	for name, status := range map[string]*moorv1alpha1.WriterClaimStatus{"free": {Phase: moorv1alpha1.ClaimFree}, "just made": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := newReplica(t)
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status = status })
+			s.beats(30, false)
+			s.mustPass()
+			if a, found := kubetest.Read(s.DPU, s.attachment()); !found || len(a.Finalizers) != 1 {
+				t.Errorf("finalizers %v, want the vendor's turn", a.Finalizers)
+			}
+		})
 	}
 }
 

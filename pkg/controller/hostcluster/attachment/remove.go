@@ -97,10 +97,10 @@ func (r *Reconciler) endedWithoutDPU(ctx context.Context, attachment *storagev1a
 }
 
 // bySilent says what a person can do about an attachment that goes, and whose DPU is silent; "" if it
-// is not, or nothing has to be done. It holds the claim against what others
-// know, as the pass of one that stays. If it is the last of its volume, nothing else does: a claim
-// that was lost would not be made anew, nor a person's word about it be heard, and the attachment
-// would wait for ever for a DPU that was taken out.
+// is not, or nothing has to be done. It holds the claim against what others know, as the pass of one
+// that stays. If it is the last of its volume, nothing else does: a claim that was lost would not be
+// made anew, nor a person's word about it be heard, and the attachment would wait for ever for a DPU
+// that was taken out.
 func (r *Reconciler) bySilent(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, mirror *storagev1alpha1.VolumeAttachment) (string, error) {
 	if r.Silent == nil || !r.Silent(mirror.Spec.NodeName) {
 		return "", nil
