@@ -97,13 +97,13 @@ run caught "a DPU clears up what was lost by its word alone" $lose -DCLEARED_UNS
 run caught "the storage is reopened before the DPU has cleared up" $again -DREOPENED_EARLY
 run caught "the DPU says that it has cleared up, and has not" $again -DCLEARED_BY_WORD
 run caught "the DPU is put back while the operator's word counts" $vouch -DWORD_KEPT
-run caught "another is made, and let in, while the claim is held" $again $strip -DASKED_FOR_ANOTHER
+run caught "another is made, and let in, while the claim is held" $again $strip -DNEVER_LEFT -DASKED_FOR_ANOTHER
 run caught "the grant is usable before the storage has fenced" $medium -DUNFENCED_GRANT
 run caught "neither the grant nor the receipt waits for the fence" $fenced -DUNFENCED_GRANT -DUNFENCED_RECEIPT
 run caught "a pass that took nothing away lets the attachment go" $dpu -DLETS_GO_UNTOUCHED
-run caught "a silent DPU lets go what is not known to be shown" $dpu -DNEVER_UNCLAIMED
 run caught "what is said to be shown is let go, and not made good" $live -DLETS_GO_ATTACHED -DNOT_CORRECTED
 echo "--- a check that another one covers"
+run holds "a silent DPU lets go all that no claim is held for" $dpu -DNEVER_UNCLAIMED
 run holds "the attachment is read live, the claim is not" $dpu -DNO_LIVE_CLAIM
 run holds "the grant is usable before the fence, and all is drained" $fenced -DUNFENCED_GRANT
 run holds "what is said to be shown is let go, and made good later" $live -DLETS_GO_ATTACHED
