@@ -152,9 +152,7 @@ func (l *life) hear(o *nodehealth.Observer, passes, bmcs *loop, clusters hostclu
 		o.SelfHeartbeat(nodehealth.DPUCluster)
 	}
 	if there {
-		for _, d := range w.Cards {
-			w.hearDPU(o, clusters.DPU, d)
-		}
+		w.hearDPUs(o, clusters.DPU)
 	}
 	for _, host := range w.hosts() {
 		if bmcs != nil { // as passes that ask wake it
@@ -179,14 +177,16 @@ func (l *life) hear(o *nodehealth.Observer, passes, bmcs *loop, clusters hostclu
 	w.Engine.After(lookPeriod, func() { l.hear(o, passes, bmcs, clusters) })
 }
 
-// hearDPU lets a controller hear a DPU: one that promises to stop by its object, another by its Lease.
-func (w *World) hearDPU(o *nodehealth.Observer, there kube.Cluster, d *hardware.DPU) {
-	own, renewed := kubetest.DPUStorageNode(d.Name), w.beats[d.Name]
-	switch {
-	case !w.plan.Leases && !renewed.IsZero():
-		o.HearDPU(d.Name, 0, renewed)
-	case w.plan.Leases && there.Client.Get(context.Background(), request("", d.Name).NamespacedName, own) == nil && own.Status.DPU != nil:
-		o.HearDPU(d.Name, own.Status.DPU.Sequence, time.Time{})
+// hearDPUs lets a controller hear the DPUs: those that promise to stop by their objects, others by their Leases.
+func (w *World) hearDPUs(o *nodehealth.Observer, there kube.Cluster) {
+	for _, d := range w.Cards {
+		own, renewed := kubetest.DPUStorageNode(d.Name), w.beats[d.Name]
+		switch {
+		case !w.plan.Leases && !renewed.IsZero():
+			o.HearDPU(d.Name, 0, renewed)
+		case w.plan.Leases && there.Client.Get(context.Background(), request("", d.Name).NamespacedName, own) == nil && own.Status.DPU != nil:
+			o.HearDPU(d.Name, own.Status.DPU.Sequence, time.Time{})
+		}
 	}
 }
 
