@@ -71,7 +71,7 @@ var steps = []struct {
 		return (was.phase == moorv1alpha1.ClaimFencing || was.held() && was.word) && now.phase == moorv1alpha1.ClaimFree && now.epoch == was.epoch && now.holder == "" &&
 			now.lostEpoch == was.lostEpoch && maps.Equal(now.revokedEpoch, was.with(was.holder, was.epoch))
 	}},
-	{"disown", "revokedEpoch[0] < va[0].epoch -> revokedEpoch[0] = va[0].epoch", func(was, now right) bool {
+	{"disown", "revokedEpoch[0] < DISOWNED(0) -> revokedEpoch[0] = DISOWNED(0)", func(was, now right) bool {
 		return now.phase == was.phase && now.same(was) && now.lostEpoch == was.lostEpoch && raised(was.revokedEpoch, now.revokedEpoch) <= was.epoch
 	}},
 	{"remember", "BEHIND && (phase == FREE || phase == GRANTED) -> epoch = KNOWN; lostEpoch = KNOWN; holder = NONE;", func(was, now right) bool {
