@@ -1,9 +1,9 @@
 package writer
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -40,18 +40,18 @@ func NeverGranted(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alp
 // withdraw what it has now.
 func Disown(claim *moorv1alpha1.WriterClaim, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
 	dpu, epoch := attachment.Spec.NodeName, attachment.Spec.Epoch
-	never := NeverGranted(attachment, claim)
-	if claim = claim.DeepCopy(); never && claim.Status == nil { // the first grant of all may come in between
-		claim.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
-	}
+	out, never := claim.DeepCopy(), NeverGranted(attachment, claim)
 	if never {
-		epoch = claim.Status.Epoch // 0 if no DPU has ever shown anything
+		if out.Status == nil { // it is written all the same: the first grant of all may come in between
+			out.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
+		}
+		epoch = out.Status.Epoch // 0 if no DPU has ever shown anything
 	}
-	if !never && !Over(attachment) || claim.Status == nil || epoch > claim.Status.Epoch || Held(claim) && claim.Status.Holder == dpu {
+	if !never && !Over(attachment) || out.Status == nil || epoch > out.Status.Epoch || Held(claim) && claim.Status.Holder == dpu {
 		return nil, fmt.Errorf("record that DPU %s has to clear up volume %s after epoch %d: %w", dpu, claim.Spec.VolumeName, epoch, ErrTransition)
 	}
-	claim.Status.Revoked = revoke(claim.Status.Revoked, moorv1alpha1.Receipt{Holder: dpu, Epoch: epoch})
-	return claim, nil
+	out.Status.Revoked = revoke(out.Status.Revoked, moorv1alpha1.Receipt{Holder: dpu, Epoch: epoch})
+	return out, nil
 }
 
 // LeftBySilent says what is waited for while an attachment goes whose DPU is silent, and what a
@@ -65,13 +65,9 @@ func LeftBySilent(a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.Write
 	case SingleWriter(a, nil) || a.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerDPUAttachment):
 		return ""
 	}
-	stay := slices.DeleteFunc(slices.Clone(a.Finalizers), func(f string) bool { return f == storagev1alpha1.FinalizerDPUAttachment })
-	for i := range stay {
-		stay[i] = `"` + stay[i] + `"`
-	}
+	stay, _ := json.Marshal(slices.DeleteFunc(slices.Clone(a.Finalizers), func(f string) bool { return f == storagev1alpha1.FinalizerDPUAttachment })) // of strings: no error
 	return says + fmt.Sprintf("if that DPU has no power, and does not come back, have the VolumeAttachment go without it, in the DPU cluster: "+
-		`kubectl -n %s patch volumeattachments.storage.dpu.nvidia.com %s --type merge -p '{"metadata":{"finalizers":[%s]}}'`,
-		a.Namespace, a.Name, strings.Join(stay, ","))
+		`kubectl -n %s patch volumeattachments.storage.dpu.nvidia.com %s --type merge -p '{"metadata":{"finalizers":%s}}'`, a.Namespace, a.Name, stay)
 }
 
 // Detaching reports whether the attachment is on its way out and still tied to a

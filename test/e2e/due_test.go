@@ -38,6 +38,9 @@ const (
 	// watchdog of 5 s: the bound of docs/decisions/0007-lease-bound.md is 8 + 3*5 + 3 s,
 	// and it counts from the last renewal. Then the pod of a living host is evicted.
 	leaseOver = 26*time.Second + hostDead
+	// silentLetsGo is for what goes without a DPU that is silent: it counts as that after 25 s
+	// (--heartbeat-timeout), and is looked at each 10 s; the pod ends and the vendor detaches beside.
+	silentLetsGo = 35*time.Second + hostDead
 )
 
 // powerCut is for a BMC: other proofs are waited for 15 s if one can come, then it is off for 25 s, with room

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,10 +15,6 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/kit"
 )
-
-// silentLetsGo is for a DPU that lets go by its silence: it counts as silent after 25 s
-// (--heartbeat-timeout), is looked at each 10 s, and the pod ends and the vendor detaches beside.
-const silentLetsGo = 35*time.Second + hostDead
 
 // remaining are the VolumeAttachments of a volume in the DPU cluster, and its Volume.
 func remaining(volume string) func(context.Context) ([]string, error) {

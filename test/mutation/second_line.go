@@ -25,7 +25,7 @@ var secondLine = []mutation{
 		{fenceLeave, "err != nil || wanted {", "err != nil || wanted && !wanted {"},
 	}},
 	{name: "a DPU that holds the volume again has to clear up", tests: right, edits: []edit{
-		{"pkg/writer/silent.go", " || Held(claim) && claim.Status.Holder == dpu {", " {"},
+		{ruleSilent, " || Held(claim) && claim.Status.Holder == dpu {", " {"},
 	}},
 	{name: "the last word of a silent DPU counts though the host was heard since", tests: fence, edits: []edit{
 		{"pkg/nodehealth/observer.go", " && !e.refutes(e.host) && !e.refutes(e.kubelet)\n", "\n"},

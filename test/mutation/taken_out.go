@@ -9,7 +9,7 @@ const (
 // takenOut are the rules by which nothing waits for ever for a DPU that was taken out of its host.
 var takenOut = []mutation{
 	{name: "what a silent DPU was never granted waits for it", tests: detaching, edits: []edit{
-		{fenceLeave, "!writer.Over(a) && !writer.NeverGranted(a, claim) ||", "!writer.Over(a) ||"},
+		{fenceLeave, "!recorded && !writer.NeverGranted(a, claim) && (", "!recorded && ("},
 	}},
 	{name: "what was granted is taken for what never was", tests: right, edits: []edit{
 		{ruleSilent, "	return Detaching(attachment) && attachment.Spec.Epoch == 0 &&", "	return Detaching(attachment) &&"},
@@ -30,7 +30,7 @@ var takenOut = []mutation{
 		{ruleSilent, " && lostHolder(claim, attachment.Name, attachment.UID) < 0\n", "\n"},
 	}},
 	{name: "a DPU that was never granted anything has nothing to clear up", tests: right, edits: []edit{
-		{ruleSilent, "		epoch = claim.Status.Epoch // 0 if no DPU has ever shown anything\n", ""},
+		{ruleSilent, "		epoch = out.Status.Epoch // 0 if no DPU has ever shown anything\n", ""},
 	}},
 	{name: "what was granted meanwhile is let go", tests: detaching, edits: []edit{
 		{fenceLeave, "		if err := r.DPU.Client.Status().Update(ctx, after); err != nil {", "		after.ResourceVersion = \"\"\n		if err := r.DPU.Client.Status().Update(ctx, after); err != nil {"},

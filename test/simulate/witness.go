@@ -150,8 +150,6 @@ func (l *life) hear(o *nodehealth.Observer, passes, bmcs *loop, clusters hostclu
 	}
 	if there {
 		o.SelfHeartbeat(nodehealth.DPUCluster)
-	}
-	if there {
 		w.hearDPUs(o, clusters.DPU)
 	}
 	for _, host := range w.hosts() {

@@ -26,13 +26,13 @@ const silenceAgain = 10 * time.Second
 func concerns(a *storagev1alpha1.VolumeAttachment) bool { return writer.Detaching(a) || writer.Over(a) }
 
 // leave lets an attachment go without its DPU, whose epoch is over, or which never had one: the
-// DPU is silent, so that its vendor's plugin removes no device; and until the holds are taken off the vendor
-// is not asked to detach, and neither may let another DPU in nor delete the volume. First
+// DPU is silent, so that its vendor's plugin removes no device; and until the holds are taken off
+// the vendor is not asked to detach, and neither may let another DPU in nor delete the volume. First
 // it is on record that this DPU has to clear up before the storage is opened to it again.
 // What others still want stays: it would be made anew.
 func (r *Reconciler) leave(ctx context.Context, a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) (ctrl.Result, error) {
 	recorded := writer.OverWithoutDPU(a, claim)
-	if !recorded && (!writer.Over(a) && !writer.NeverGranted(a, claim) || claim == nil) {
+	if !recorded && !writer.NeverGranted(a, claim) && (!writer.Over(a) || claim == nil) {
 		return ctrl.Result{}, nil // what the DPU says starts a pass, and what becomes of the claim
 	}
 	if !r.silent(a) {

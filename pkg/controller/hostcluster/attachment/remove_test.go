@@ -257,18 +257,23 @@ func TestRemoveSpecialCases(t *testing.T) {
 	}
 }
 
-// TestPredecessorThatWritesOn: an attachment that goes ends what an earlier one of its name has
-// left, which holds the right to write, and waits until it is gone.
-func TestPredecessorThatWritesOn(t *testing.T) {
-	w, r := open(t)
-	w.Host.Add(user("a"))
-	w.MustReconcile(r, "a-vol")
+// succeeded has the attachment taken away by force, and another of its name go.
+func succeeded(w *kubetest.Clusters) {
 	abandon(w)
 	w.Host.Add(user("a"))
 	kubetest.Change(w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
 		a.Finalizers = []string{storagev1alpha1.FinalizerDPUVolumeAttachment}
 	})
 	w.Host.Remove(user("a"))
+}
+
+// TestPredecessorThatWritesOn: an attachment that goes ends what an earlier one of its name has
+// left, which holds the right to write, and waits until it is gone.
+func TestPredecessorThatWritesOn(t *testing.T) {
+	w, r := open(t)
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	succeeded(w)
 	w.MustReconcile(r, "a-vol")
 	if m, found := kubetest.Read(w.DPU, mirror("a")); !found || m.DeletionTimestamp.IsZero() {
 		t.Errorf("the VolumeAttachment: there %v, deleted at %v", found, m.DeletionTimestamp)
@@ -287,12 +292,7 @@ func TestPredecessorOfADPUThatIsGone(t *testing.T) {
 	w.MustReconcile(r, "a-vol")
 	kubetest.Change(w.DPU, mirror("a"), shown)
 	w.MustReconcile(r, "a-vol")
-	abandon(w)
-	w.Host.Add(user("a"))
-	kubetest.Change(w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
-		a.Finalizers = []string{storagev1alpha1.FinalizerDPUVolumeAttachment}
-	})
-	w.Host.Remove(user("a"))
+	succeeded(w)
 	loseClaim(w)
 	for range 3 {
 		w.MustReconcile(r, "a-vol")
