@@ -87,7 +87,7 @@ with_tag() { grep -rl --include='*_test.go' "^//go:build $1$" . | xargs -n1 dirn
 # up brings the bed up anew, and leaves word of it for the end of this script.
 up() {
 	touch "$notes/bed"
-	part "bed up${2:+ $2}" moor_dev up --kubelet-profile="${1:-fast}" ${KUBERNETES:+--kubernetes="$KUBERNETES"} "${@:2}"
+	part "bed up${2:+ $2}" failures_of moor_dev up --kubelet-profile="${1:-fast}" ${KUBERNETES:+--kubernetes="$KUBERNETES"} "${@:2}"
 }
 
 bed() { bed_without 'slow'; }
@@ -372,13 +372,13 @@ part() {
 	return $code
 }
 
-# failures_of COMMAND... runs tests, and keeps what gotestsum and ginkgo say at the
-# end of those that failed for the end of this script: much is said in between.
+# failures_of COMMAND... runs tests, or moor-dev, and keeps what gotestsum, ginkgo and moor-dev
+# say at the end of what failed for the end of this script: much is said in between.
 failures_of() {
 	local code
 	"$@" 2>&1 | tee "$notes/$lane/output"
 	code=${PIPESTATUS[0]}
-	[ "$code" = 0 ] || sed -n '/^=== Failed/,/^DONE /p; /^Summarizing .* Failure/,/^Ran /p' "$notes/$lane/output" >>"$notes/$lane/failures"
+	[ "$code" = 0 ] || sed -n '/^=== Failed/,/^DONE /p; /^Summarizing .* Failure/,/^Ran /p; /^moor-dev: /,$p' "$notes/$lane/output" >>"$notes/$lane/failures"
 	return "$code"
 }
 

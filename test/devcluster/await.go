@@ -40,7 +40,7 @@ func (c *Cluster) await(ctx context.Context, what string, processes []string, tr
 	if err == nil {
 		return nil
 	}
-	return c.explain(fmt.Errorf("wait for %s: %w", what, errors.Join(err, last)), processes)
+	return c.Explain(fmt.Errorf("wait for %s: %w", what, errors.Join(err, last)), processes...)
 }
 
 func (c *Cluster) allRun(processes []string) error {
@@ -52,8 +52,8 @@ func (c *Cluster) allRun(processes []string) error {
 	return nil
 }
 
-// explain adds the ends of logs to an error.
-func (c *Cluster) explain(err error, processes []string) error {
+// Explain adds the ends of the logs of processes to an error.
+func (c *Cluster) Explain(err error, processes ...string) error {
 	var logs strings.Builder
 	for _, name := range processes {
 		logs.WriteString("\n" + tail(c.Log(name), 20))
@@ -111,7 +111,7 @@ func (c *Cluster) awaitNodes(ctx context.Context, p plane) error {
 	for _, name := range waiting {
 		processes = append(processes, kubeletName(name))
 	}
-	return c.explain(fmt.Errorf("wait for nodes %v of the %s cluster to be Ready: %w", waiting, p.name, errors.Join(err, ctx.Err())), processes)
+	return c.Explain(fmt.Errorf("wait for nodes %v of the %s cluster to be Ready: %w", waiting, p.name, errors.Join(err, ctx.Err())), processes...)
 }
 
 // watchNodes returns the nodes still waited for when the watch ended or a look

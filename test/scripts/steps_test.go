@@ -105,6 +105,7 @@ func TestStepsTellWhatFailed(t *testing.T) {
 	}{
 		{"a spec", "e2e", "^e2e.test", "a step\nSummarizing 1 Failure:\n  [FAIL] the main job\n\nRan 5 of 6 Specs\nFAIL!", "Summarizing 1 Failure:\n  [FAIL] the main job\n\nRan 5 of 6 Specs"},
 		{"a test", "unit", "gotestsum", "a package\n=== Failed\n=== FAIL: pkg TestX\n\nDONE 5 tests, 1 failure", "=== Failed\n=== FAIL: pkg TestX\n\nDONE 5 tests, 1 failure"},
+		{"a bed that does not come up", "sanity", "moor-dev up", "  1.0s  hub is up\nmoor-dev: process x has ended\n  the end of its log", "moor-dev: process x has ended\n  the end of its log"},
 		{"nothing that says so", "e2e", "^e2e.test", "killed", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

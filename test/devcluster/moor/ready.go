@@ -1,6 +1,7 @@
 package moor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,16 +34,16 @@ func awaitReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients,
 		return missing == "", ended(c, all)
 	})
 	if err != nil {
-		return fmt.Errorf("wait for Moor: %w: %s; see the logs with `moor-dev logs`", err, missing)
+		return fmt.Errorf("wait for Moor (%s; see the logs with `moor-dev logs`): %w", cmp.Or(missing, "all is ready"), err)
 	}
 	return nil
 }
 
-// ended is an error if one of the processes does not run.
+// ended is an error if one of the processes does not run: with what it said last.
 func ended(c *devcluster.Cluster, all []devcluster.Process) error {
 	for _, p := range all {
 		if !c.Running(p.Name) {
-			return fmt.Errorf("process %s in %s has ended", p.Name, p.Machine)
+			return c.Explain(fmt.Errorf("process %s in %s has ended", p.Name, p.Machine), p.Name)
 		}
 	}
 	return nil
