@@ -63,7 +63,7 @@ func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.
 	whole := cache.ByObject{Transform: guard.Transform(cache.TransformStripManagedFields())}
 	kinds[&storagev1alpha1.DPUVolumeAttachment{}], kinds[&storagev1alpha1.DPUVolume{}] = whole, whole
 	mgr, err := ctrl.NewManager(cfg, o.election.Of(o.lease(), ctrl.Options{
-		Scheme: scheme,
+		Scheme: scheme, MapperProvider: kube.NewMapper,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), ByObject: kinds,
 			DefaultNamespaces: map[string]cache.Config{o.namespace: {}},

@@ -38,16 +38,34 @@ type kindInformer struct {
 }
 
 // New makes a cache whose informers these are (cache.NewCacheFunc), and which holds once
-// what is equal in several objects.
+// what is equal in several objects. To make it, no API server is asked about needed kinds.
 func (i *Informers) New(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 	if err := wholeLists(); err != nil {
 		return nil, fmt.Errorf("read first lists at once: %w", err)
+	}
+	if err := mapped(cfg, &o); err != nil {
+		return nil, err
 	}
 	c, err := cache.New(cfg, sharing(o))
 	if err != nil {
 		return nil, err
 	}
 	return &followed{Cache: c, informers: i, scheme: o.Scheme}, nil
+}
+
+// mapped gives a cache a mapper that has none: a manager gives it its own.
+func mapped(cfg *rest.Config, o *cache.Options) error {
+	if o.Mapper != nil {
+		return nil
+	}
+	var err error
+	if o.HTTPClient == nil {
+		if o.HTTPClient, err = rest.HTTPClientFor(cfg); err != nil {
+			return fmt.Errorf("connect to %s: %w", cfg.Host, err)
+		}
+	}
+	o.Mapper, err = NewMapper(cfg, o.HTTPClient)
+	return err
 }
 
 // Ready is nil once each informer has read its first list; otherwise the error

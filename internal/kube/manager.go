@@ -63,7 +63,7 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 	informers := &Informers{}
 	mgr, err := ctrl.NewManager(cfg, flags.Election.Of(lease, ctrl.Options{
 		Scheme:                 scheme,
-		MapperProvider:         newMapper,
+		MapperProvider:         NewMapper,
 		Cache:                  caches,
 		NewCache:               informers.New,
 		Metrics:                flags.Metrics.Options(flags.MetricsBindAddress),
@@ -90,7 +90,7 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 func AddCluster(mgr ctrl.Manager, name string, cfg *rest.Config, scheme *runtime.Scheme, caches cache.Options) (cluster.Cluster, error) {
 	informers := &Informers{Cluster: name}
 	c, err := cluster.New(cfg, func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.MapperProvider = scheme, caches, informers.New, newMapper
+		o.Scheme, o.Cache, o.NewCache, o.MapperProvider = scheme, caches, informers.New, NewMapper
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the %s: %w", name, err)

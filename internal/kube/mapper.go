@@ -16,6 +16,10 @@ import (
 // of all groups at each question, and every read of a cache that is bounded to namespaces
 // asks one: that was a tenth of the processor time of snap-host-controller, and much of
 // its garbage.
+//
+// It knows how needed kinds are served without a question. A question without an answer ends a
+// program that starts: the plugin of a host, and the driver of a DPU, which have to come up while
+// the API server is away, since what they withdraw and unmount needs none.
 type mapper struct {
 	meta.RESTMapper
 	found sync.Map // of question to *meta.RESTMapping
@@ -26,14 +30,19 @@ type question struct {
 	versions string
 }
 
-// newMapper asks an API server how kinds are served, when they are asked for first. Kinds
-// that it does not serve yet are asked for again.
-func newMapper(cfg *rest.Config, c *http.Client) (meta.RESTMapper, error) {
+// NewMapper asks an API server how kinds are served that are not needed ones, when they are
+// asked for first. Kinds that it does not serve yet are asked for again.
+func NewMapper(cfg *rest.Config, c *http.Client) (meta.RESTMapper, error) {
 	dynamic, err := apiutil.NewDynamicRESTMapper(cfg, c)
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server which kinds it serves: %w", err)
 	}
-	return &mapper{RESTMapper: dynamic}, nil
+	m := &mapper{RESTMapper: dynamic}
+	for kind, scope := range neededKinds() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind) // a test compares it with the CRDs, and with an API server
+		m.found.Store(question{kind.GroupKind(), kind.Version}, &meta.RESTMapping{Resource: resource, GroupVersionKind: kind, Scope: scope})
+	}
+	return m, nil
 }
 
 // RESTMapping implements meta.RESTMapper. Whether a kind has namespaces never changes
