@@ -13,6 +13,8 @@ const (
 	podStaging        = "./pkg/controller/pods/staging"
 	podVendor         = "./pkg/node/pods/vendor"
 	servedFields      = "./internal/kube/served"
+	nodeDriver        = "./cmd/snap-node-driver"
+	nodePlugin        = "./cmd/snap-csi-plugin"
 )
 
 // Their files that are edited more than once.
@@ -45,7 +47,19 @@ var services = []mutation{
 		{"internal/kube/served/watch.go", "[*DroppedError](err); dropped {", "[*DroppedError](err); dropped || true {"},
 	}},
 	{name: "a controller starts where its fields are dropped", tests: servedFields, edits: []edit{
-		{"internal/kube/served/served.go", "		case <-ctx.Done():\n			return err", "		case <-ctx.Done():\n			return nil"},
+		{"internal/kube/served/served.go", "			if drops {\n				return err\n			}\n			return nil", "			return nil"},
+	}},
+	{name: "a controller starts while its API server does not answer", tests: servedFields, edits: []edit{
+		{"internal/kube/served/served.go", "if !drops && answered(err) {", "if !drops {"},
+	}},
+	{name: "an API server that is not ready is not waited for", tests: servedFields, edits: []edit{
+		{"internal/kube/served/served.go", "err == nil || ok && refused.Status().Code < http.StatusInternalServerError", "err == nil || ok && refused.Status().Code <= http.StatusNetworkAuthenticationRequired"},
+	}},
+	{name: "a DPU's driver comes up with its API server alone", tests: nodeDriver, edits: []edit{
+		{"internal/kube/mapper.go", "range neededKinds() {", "range map[schema.GroupVersionKind]meta.RESTScope{} {"},
+	}},
+	{name: "a host that asks for volumes by itself comes up with its API server alone", tests: nodePlugin, edits: []edit{
+		{"internal/kube/informers.go", "	if err := mapped(cfg, &o); err != nil {\n		return nil, err\n	}\n", ""},
 	}},
 	{name: "fields in lists are not compared", tests: servedFields, edits: []edit{
 		{"internal/kube/served/fields.go", "		walk(t.Elem(), s.Items,", "		walk(t.Elem(), nil,"},

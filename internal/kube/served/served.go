@@ -8,11 +8,14 @@ package served
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -24,7 +27,8 @@ import (
 // The times of Require. An API server publishes the schema of a CRD that was just applied
 // after a second or two.
 const (
-	// Patience is how long Require waits for fields that are missing, in all.
+	// Patience is how long Require waits for an API server that does not answer and for fields
+	// that are missing, in all.
 	Patience = time.Minute
 	retry    = time.Second
 )
@@ -45,8 +49,9 @@ type Cluster struct {
 // ended with the same error once an API server drops fields: what a controller cannot write
 // down it must not do, and each of its writes would cost more of what stands there.
 //
-// An API server that does not answer, or a kind that is not served at all, is no error here:
-// what needs it says so.
+// An API server that does not answer is waited for as long, since the next question to it would
+// end the program, and the program would be started anew later and later. It is no error here, nor
+// is a kind that is not served at all: what needs it says so.
 func Require(ctx context.Context, mgr ctrl.Manager, clusters ...Cluster) error {
 	w := &watcher{}
 	for _, of := range clusters {
@@ -95,26 +100,37 @@ func newChecker(cluster string, client openapi.Client, scheme *runtime.Scheme) *
 	return &checker{cluster: cluster, client: client, kinds: kindsOf(scheme), compared: map[schema.GroupVersion]result{}}
 }
 
-// await waits for fields that are missing.
+// await waits for an API server that does not answer, and for fields that are missing.
 func (c *checker) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	said := ""
 	for {
-		err := c.dropped()
-		if err == nil {
+		err := c.check()
+		_, drops := errors.AsType[*DroppedError](err)
+		if !drops && answered(err) {
 			return nil
 		}
 		if said != err.Error() {
 			said = err.Error()
-			ctrl.Log.Info("waiting for the API server to keep what is written", "reason", said)
+			ctrl.Log.Info("waiting for the API server to answer, and to keep what is written", "reason", said)
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			if drops {
+				return err
+			}
+			return nil
 		case <-time.After(retry):
 		}
 	}
+}
+
+// answered reports whether an API server has answered the question that err is of, if with a
+// refusal: one that shows no schemas to this account is not waited for.
+func answered(err error) bool {
+	refused, ok := errors.AsType[*apierrors.StatusError](err)
+	return err == nil || ok && refused.Status().Code < http.StatusInternalServerError
 }
 
 // check asks the API server once, for little while no schema has changed. The error names

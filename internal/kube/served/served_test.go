@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/openapi"
@@ -271,24 +272,34 @@ func TestWatcher(t *testing.T) {
 	})
 }
 
-// TestAwait: CRDs that are applied meanwhile are waited for, and others not for ever.
+// TestAwait: an API server that answers late is waited for, and CRDs that are applied meanwhile; neither
+// for ever.
 func TestAwait(t *testing.T) {
 	for name, c := range map[string]struct {
 		applied time.Duration
 		fails   error
+		// answers is until when it fails; 0: for ever.
+		answers time.Duration
 		takes   time.Duration
 		refused bool
 	}{
-		"there":                 {applied: -1},
-		"applied meanwhile":     {applied: 3500 * time.Millisecond, takes: 4 * time.Second},
-		"never":                 {applied: 2 * Patience, takes: Patience, refused: true},
-		"no answer, no opinion": {applied: 2 * Patience, fails: errors.New("no route to host")},
+		"there":                       {applied: -1},
+		"applied meanwhile":           {applied: 3500 * time.Millisecond, takes: 4 * time.Second},
+		"never":                       {applied: 2 * Patience, takes: Patience, refused: true},
+		"no answer, no opinion":       {applied: 2 * Patience, fails: errors.New("no route to host"), takes: Patience},
+		"an answer meanwhile":         {applied: -1, fails: errors.New("no route to host"), answers: 3500 * time.Millisecond, takes: 4 * time.Second},
+		"one that is not ready":       {applied: -1, fails: apierrors.NewInternalError(errors.New("etcd")), answers: 3500 * time.Millisecond, takes: 4 * time.Second},
+		"an answer, and then applied": {applied: 5500 * time.Millisecond, fails: errors.New("no route to host"), answers: 3500 * time.Millisecond, takes: 6 * time.Second},
+		"no right to ask":             {applied: 2 * Patience, fails: apierrors.NewForbidden(schema.GroupResource{}, "openapi", nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				checker, s := compared(t, "host")
 				checker.client = &changing{server: s, at: time.Now().Add(c.applied)}
 				s.fails = c.fails
+				if c.answers > 0 {
+					time.AfterFunc(c.answers, func() { s.become(func() { s.fails = nil }) })
+				}
 				began := time.Now()
 				err := checker.await(t.Context())
 				if _, refused := errors.AsType[*DroppedError](err); refused != c.refused || time.Since(began) != c.takes {
