@@ -11,8 +11,8 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
-// needed are the kinds that have to be served wherever they are read: how they are served is
-// no question. Kinds without which programs do less, as those of snapshots, are not among them.
+// needed are the kinds that have to be served wherever they are watched: how they are served is
+// no question. Those of snapshots are not among them: where they are not served there are none.
 var needed = []struct {
 	schema.GroupVersion
 	scope meta.RESTScope
@@ -22,8 +22,10 @@ var needed = []struct {
 	{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event", "PersistentVolumeClaim", "Pod", "Secret"}},
 	{coordinationv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Lease"}},
 	{storagev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"}},
+	{storagev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"CSIStorageCapacity"}},
 	{storagev1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{
-		"DPUStoragePolicy", "DPUStorageVendor", "DPUVolume", "DPUVolumeAttachment", "StoragePolicy", "StorageVendor", "Volume", "VolumeAttachment",
+		"DPUStoragePolicy", "DPUStorageVendor", "DPUVolume", "DPUVolumeAttachment", "StoragePolicy", "StorageVendor", "SVVolumeAttachment", "Volume",
+		"VolumeAttachment",
 	}},
 	{moorv1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"DPUStorageNode"}},
 	{moorv1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"PowerControl", "WriterClaim"}},
