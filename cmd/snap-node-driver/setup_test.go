@@ -1,22 +1,17 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/report"
@@ -100,49 +95,26 @@ func TestPluginsChanged(t *testing.T) {
 	}
 }
 
-// TestStartsWithoutAPIServer: the driver of a DPU works while its API server is away, also if it was
-// started then: it withdraws by its lease, and tells a host that hangs.
-func TestStartsWithoutAPIServer(t *testing.T) {
-	t.Setenv(nodeEnv, "dpu-1")
+// TestMadeWithoutAPIServer: the manager of a DPU's driver, and what its parts watch, are made while the
+// API server is away.
+func TestMadeWithoutAPIServer(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	away := clientcmdapi.NewConfig()
 	away.Clusters["c"], away.Contexts["x"], away.CurrentContext = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}, &clientcmdapi.Context{Cluster: "c"}, "x"
 	if err := clientcmd.WriteToFile(*away, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	health, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var o options
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
-	if err := fs.Parse([]string{
-		"--kubeconfig=" + kubeconfig, "--plugin-root=" + t.TempDir(), "--provider-root=" + t.TempDir(), "--state-dir=" + t.TempDir(),
-		"--metrics-bind-address=0", "--health-probe-bind-address=" + health,
-	}); err != nil {
+	if err := fs.Parse([]string{"--node-name=dpu-1", "--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- o.run(ctx) }()
-	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		select {
-		case err := <-ended:
-			return false, fmt.Errorf("it ended: %w", err)
-		default:
-		}
-		answer, err := http.Get("http://" + health + "/healthz")
-		if err != nil {
-			return false, nil
-		}
-		return answer.StatusCode == http.StatusOK, answer.Body.Close()
-	})
+	mgr, err := o.manager()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancel()
-	if err := <-ended; err != nil {
+	if err := kube.Hold(t.Context(), mgr.GetCache(), &storagev1alpha1.VolumeAttachment{}, &moorv1alpha1.WriterClaim{}, &moorv1alpha1.DPUStorageNode{}); err != nil {
 		t.Error(err)
 	}
 }
