@@ -47,7 +47,7 @@ var services = []mutation{
 		{"internal/kube/served/watch.go", "[*DroppedError](err); dropped {", "[*DroppedError](err); dropped || true {"},
 	}},
 	{name: "a controller starts where its fields are dropped", tests: servedFields, edits: []edit{
-		{"internal/kube/served/served.go", "			if drops {\n				return err\n			}\n			return nil", "			return nil"},
+		{"internal/kube/served/served.go", "			if drops || ctx.Err() != nil {", "			if ctx.Err() != nil {"},
 	}},
 	{name: "a controller starts while its API server does not answer", tests: servedFields, edits: []edit{
 		{"internal/kube/served/served.go", "if !drops && answered(err) {", "if !drops {"},

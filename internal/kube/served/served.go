@@ -102,7 +102,7 @@ func newChecker(cluster string, client openapi.Client, scheme *runtime.Scheme) *
 
 // await waits for an API server that does not answer, and for fields that are missing.
 func (c *checker) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	patience, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	said := ""
 	for {
@@ -116,8 +116,8 @@ func (c *checker) await(ctx context.Context) error {
 			ctrl.Log.Info("waiting for the API server to answer, and to keep what is written", "reason", said)
 		}
 		select {
-		case <-ctx.Done():
-			if drops {
+		case <-patience.Done():
+			if drops || ctx.Err() != nil {
 				return err
 			}
 			return nil

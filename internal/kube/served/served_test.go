@@ -1,6 +1,7 @@
 package served
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -308,6 +309,20 @@ func TestAwait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAwaitEnds: a program that is asked to end while it waits says for what it did.
+func TestAwaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checker, s := compared(t, "host")
+		s.fails = errors.New("no route to host")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(3500*time.Millisecond, cancel)
+		began := time.Now()
+		if err := checker.await(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") || time.Since(began) != 3500*time.Millisecond {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
 }
 
 // changing lacks a field until a moment.
