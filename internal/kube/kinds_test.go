@@ -12,9 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// NeededKinds is for the test with API servers, which is outside of this package.
-var NeededKinds = neededKinds
-
 // crds are those of both clusters.
 func crds(t *testing.T) []apiextensionsv1.CustomResourceDefinitionSpec {
 	t.Helper()
