@@ -75,6 +75,9 @@ func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.
 	if err != nil {
 		return nil, fmt.Errorf("connect to the host cluster: %w", err)
 	}
+	if mgr, err = kube.Ending(mgr); err != nil {
+		return nil, err
+	}
 	if err := served.Require(ctx, mgr, served.Cluster{Name: "host cluster", Of: mgr}); err != nil {
 		return nil, err
 	}

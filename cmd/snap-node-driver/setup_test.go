@@ -1,18 +1,16 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/report"
 )
@@ -98,16 +96,10 @@ func TestPluginsChanged(t *testing.T) {
 // TestMadeWithoutAPIServer: the manager of a DPU's driver, and what its parts watch, are made while the
 // API server is away.
 func TestMadeWithoutAPIServer(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	away := clientcmdapi.NewConfig()
-	away.Clusters["c"], away.Contexts["x"], away.CurrentContext = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}, &clientcmdapi.Context{Cluster: "c"}, "x"
-	if err := clientcmd.WriteToFile(*away, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
 	var o options
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
-	if err := fs.Parse([]string{"--node-name=dpu-1", "--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0"}); err != nil {
+	if err := fs.Parse([]string{"--node-name=dpu-1", "--kubeconfig=" + kubetest.Away(t), "--metrics-bind-address=0", "--health-probe-bind-address=0"}); err != nil {
 		t.Fatal(err)
 	}
 	mgr, err := o.manager()

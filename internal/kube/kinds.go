@@ -30,14 +30,3 @@ var needed = []struct {
 	{moorv1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"DPUStorageNode"}},
 	{moorv1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"PowerControl", "WriterClaim"}},
 }
-
-// neededKinds are they with their scopes.
-func neededKinds() map[schema.GroupVersionKind]meta.RESTScope {
-	out := map[schema.GroupVersionKind]meta.RESTScope{}
-	for _, of := range needed {
-		for _, kind := range of.kinds {
-			out[of.WithKind(kind)] = of.scope
-		}
-	}
-	return out
-}

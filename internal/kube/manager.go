@@ -73,6 +73,9 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 	if err != nil {
 		return nil, fmt.Errorf("build the manager: %w", err)
 	}
+	if mgr, err = Ending(mgr); err != nil {
+		return nil, err
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("add health check: %w", err)
 	}

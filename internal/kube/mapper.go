@@ -38,9 +38,12 @@ func NewMapper(cfg *rest.Config, c *http.Client) (meta.RESTMapper, error) {
 		return nil, fmt.Errorf("ask the API server which kinds it serves: %w", err)
 	}
 	m := &mapper{RESTMapper: dynamic}
-	for kind, scope := range neededKinds() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind) // a test compares it with the CRDs, and with an API server
-		m.found.Store(question{kind.GroupKind(), kind.Version}, &meta.RESTMapping{Resource: resource, GroupVersionKind: kind, Scope: scope})
+	for _, of := range needed {
+		for _, name := range of.kinds {
+			kind := of.WithKind(name)
+			resource, _ := meta.UnsafeGuessKindToResource(kind) // tests compare it with the CRDs, and with API servers
+			m.found.Store(question{kind.GroupKind(), kind.Version}, &meta.RESTMapping{Resource: resource, GroupVersionKind: kind, Scope: of.scope})
+		}
 	}
 	return m, nil
 }

@@ -56,7 +56,13 @@ var services = []mutation{
 		{"internal/kube/served/served.go", "err == nil || ok && refused.Status().Code < http.StatusInternalServerError", "err == nil || ok && refused.Status().Code <= http.StatusNetworkAuthenticationRequired"},
 	}},
 	{name: "a DPU's driver comes up with its API server alone", tests: nodeDriver, edits: []edit{
-		{"internal/kube/mapper.go", "range neededKinds() {", "range map[schema.GroupVersionKind]meta.RESTScope{} {"},
+		{"internal/kube/mapper.go", "range needed {", "range needed[:0] {"},
+	}},
+	{name: "a program whose caches are never filled never ends", tests: access, edits: []edit{
+		{"internal/kube/ending.go", "	default:\n		return nil\n", "	case err := <-ended:\n		return err\n"},
+	}},
+	{name: "a program ends before what works in it", tests: access, edits: []edit{
+		{"internal/kube/ending.go", "	case <-e.filled:\n		return <-ended\n", "	case <-e.filled:\n		return nil\n"},
 	}},
 	{name: "a kind that programs know is taken for one that is served", tests: access, edits: []edit{
 		{"internal/kube/serves.go", "asked.(*mapper); knows {", "asked.(*mapper); knows && false {"},
