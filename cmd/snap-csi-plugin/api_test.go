@@ -257,7 +257,7 @@ func TestReplica(t *testing.T) {
 	b.replicated()
 	was := b.attachments()["c"].UID
 	b.unpublish("a")
-	b.until("the primary's going in the status", func() bool { s := b.read().Status.Replicas; return s != nil && s.PrimaryGoneSince != nil })
+	b.until("whom the replica stays for", b.staying)
 	b.publish("c")
 	if got := b.attachments()["c"]; got.UID != was {
 		t.Error("the replica was not promoted, but made anew")
@@ -271,6 +271,12 @@ func TestReplica(t *testing.T) {
 	if err := b.Update(t.Context(), &again); err == nil {
 		t.Error("a primary was made a replica again")
 	}
+}
+
+// staying reports whether the volume has no primary, and a replica that stays for its pod.
+func (b *bed) staying() bool {
+	s := b.read().Status.Replicas
+	return s != nil && strings.HasSuffix(s.Message, "stay for pod default/p")
 }
 
 // replicated waits for the replica of the volume.

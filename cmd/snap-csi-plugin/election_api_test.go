@@ -124,7 +124,7 @@ func TestTwoControllers(t *testing.T) {
 	if second.leads(podvolume.DefaultDriver) || second.passes() {
 		t.Error("two make replicas")
 	}
-	b.until("the primary's going in the status", func() bool { s := b.read().Status.Replicas; return s != nil && s.PrimaryGoneSince != nil })
+	b.until("whom the replica stays for", b.staying)
 	first.answers()
 
 	b.must(first.cmd.Process.Signal(syscall.SIGTERM))

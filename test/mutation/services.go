@@ -295,6 +295,12 @@ var services = []mutation{
 	{name: "replicas are made while pods are being started", tests: "./pkg/controller/replica", edits: []edit{
 		{"pkg/controller/replica/place.go", "	case wait > 0:\n", "	case wait > yieldFor:\n"},
 	}},
+	{name: "replicas go while a pod is to get their volume", tests: "./pkg/controller/replica", edits: []edit{
+		{"pkg/controller/replica/release.go", "	case pod != \"\":\n", "	case pod == \"-\":\n"},
+	}},
+	{name: "replicas stay for a pod that goes", tests: "./pkg/controller/replica", edits: []edit{
+		{"pkg/controller/replica/release.go", "pods[i].DeletionTimestamp.IsZero() && ", ""},
+	}},
 	{name: "a vendor makes a volume for more hosts than it allows", tests: "./pkg/controller/dpucluster/volume", edits: []edit{
 		{"pkg/controller/dpucluster/volume/vendor.go", "most != nil && *most < want {", "most != nil && *most < 1 {"},
 	}},

@@ -154,8 +154,9 @@ type Replication struct {
 	// +kubebuilder:default=PreEmulated
 	// +optional
 	Warmth Warmth `json:"warmth,omitempty"`
-	// ReleaseAfterSeconds is how long replicas outlive the last primary, in
-	// seconds. Empty: as long as snap-csi-plugin keeps those of all volumes.
+	// ReleaseAfterSeconds is how long replicas outlive the last primary, and the last
+	// pod that is to get the volume, in seconds. Empty: as long as snap-csi-plugin
+	// keeps those of all volumes.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	ReleaseAfterSeconds *int32 `json:"releaseAfterSeconds,omitempty"`
@@ -261,11 +262,13 @@ type ReplicaState struct {
 	// while none are wanted.
 	// +optional
 	Placed string `json:"placed,omitempty"`
-	// PrimaryGoneSince is when the volume was first seen without a primary;
-	// the replicas are released some time after. Empty while there is one.
+	// PrimaryGoneSince is when the volume was first seen without a primary, and without
+	// a pod that is to get it; the replicas are released some time after. Empty while
+	// there is one of the two.
 	// +optional
 	PrimaryGoneSince *metav1.Time `json:"primaryGoneSince,omitempty"`
-	// Message says why replicas are missing.
+	// Message says why replicas are missing, or until when those of a volume that is
+	// attached nowhere stay.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

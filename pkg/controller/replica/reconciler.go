@@ -60,7 +60,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case want == 0:
 		p = plan{remove: s.standing(), state: s.leaving()}
 	case s.primary() == nil:
-		p = release(s, r.Clock.Now(), s.outlive(r.ReleaseAfter))
+		if p, err = r.release(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
 	default:
 		if p, err = r.place(ctx, s, want); err != nil {
 			return ctrl.Result{}, err

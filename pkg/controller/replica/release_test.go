@@ -63,6 +63,55 @@ func TestReleasedWhenTheVolumeSays(t *testing.T) {
 	}
 }
 
+// TestStaysForAPod: replicas of a volume that a pod is to get stay, however long that takes,
+// and their while begins when no such pod is left.
+func TestStaysForAPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod   func(*corev1.Pod)
+		stays bool
+	}{
+		"bound to a host":     {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "b", corev1.PodPending }, true},
+		"without a host":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, true},
+		"being deleted":       {func(p *corev1.Pod) { p.Finalizers = []string{held} }, false},
+		"finished":            {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
+		"of another's volume": {func(p *corev1.Pod) { p.Spec.Volumes = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, 3, 2)
+			w.attach("vol", "a", primary)
+			w.pass("vol")
+			w.pod("p", tc.pod, "vol")
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "p"}}
+			if name == "being deleted" {
+				w.Remove(p)
+			}
+			w.pod("a-last", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, "vol")
+			w.detach("vol", "a")
+			left := w.pass("vol")
+			if s := w.state("vol"); tc.stays != (s.PrimaryGoneSince == nil) || tc.stays != strings.HasSuffix(s.Message, "stay for pod apps/p") || tc.stays != (left == 0) {
+				t.Fatalf("state %+v, looks again in %s", s, left)
+			}
+			w.Step(time.Hour)
+			w.pass("vol")
+			if got := w.replicas("vol"); (len(got) == 2) != tc.stays {
+				t.Fatalf("%v are left after an hour", got)
+			}
+			if !tc.stays {
+				return
+			}
+			w.Remove(p)
+			if left = w.pass("vol"); len(w.replicas("vol")) != 2 || left <= 0 {
+				t.Fatalf("%v are left just after the pod, looks again in %s", w.replicas("vol"), left)
+			}
+			w.Step(left)
+			w.pass("vol")
+			if got := w.replicas("vol"); len(got) != 0 {
+				t.Errorf("%v are left at last", got)
+			}
+		})
+	}
+}
+
 // TestPlannedMove: the primary lands on a replica's node, which is promoted by
 // who attaches; the old primary's node is a candidate again.
 func TestPlannedMove(t *testing.T) {
