@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -248,5 +249,22 @@ func TestReplicaLeavesNoEpoch(t *testing.T) {
 	c.must(m.pass(a.Name))
 	if _, err := os.Stat(m.journal()); !os.IsNotExist(err) {
 		t.Errorf("the journal is written: %v", err)
+	}
+}
+
+// TestNoVolumeNeedsNoVendor: an attachment that names no volume has no device, so no vendor is asked of it as it goes.
+func TestNoVolumeNeedsNoVendor(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	m.vendor.can.List = true
+	a := c.attachment("v1", "dpu-1")
+	a.Spec.Source.VolumeRef = nil
+	controllerutil.AddFinalizer(a, storagev1alpha1.FinalizerDPUAttachment)
+	c.must(c.Update(t.Context(), a))
+	c.going(a.Name)
+	m.vendor.fail["ListDevices"] = provisioner.ErrUnavailable
+	c.must(m.pass(a.Name))
+	if left := c.get(a.Name).Finalizers; len(left) != 1 || !m.vendor.pending("ListDevices") {
+		t.Errorf("held by %v, or a vendor was asked", left)
 	}
 }

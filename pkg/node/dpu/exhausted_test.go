@@ -82,6 +82,7 @@ func TestExhausted(t *testing.T) {
 	}
 	look(false)
 	m.settle("dpu-1-v0")
+	c.must(c.setDPU(last, func(d *storagev1alpha1.VolumeAttachmentDPU) { d.Exhausted = true })) // as of before one came free
 	if now := m.settle(last).Status.DPU; !now.Attached || now.Exhausted {
 		t.Fatalf("got %+v", now)
 	}

@@ -88,6 +88,7 @@ func TestLostClaimNeedsSNAP(t *testing.T) {
 					c.must(c.Delete(t.Context(), c.get(a.Name)))
 				}
 				inject(m)
+				m.vendor.fail["DeleteDevice"] = provisioner.ErrUnavailable
 				for range 3 {
 					if err := m.pass(a.Name); err == nil || waits(err) {
 						t.Errorf("it says %v", err)
@@ -96,6 +97,9 @@ func TestLostClaimNeedsSNAP(t *testing.T) {
 				}
 				if now := c.get(a.Name); now.Status.DPU.ClearedEpoch != 0 || len(now.Finalizers) != 2 {
 					t.Errorf("it says that it has cleared up: %v, %+v", now.Finalizers, now.Status.DPU)
+				}
+				if !m.vendor.pending("DeleteDevice") {
+					t.Error("the vendor is asked to remove the device")
 				}
 			})
 		}
