@@ -49,6 +49,7 @@ var survivors = map[string]map[string]string{
 		"fence.go fence.end: err != nil: dropped":                                notFound,
 		"fence.go fence.overtaken: uid == \"\": dropped":                         "the journal has no volume without a UID, so it refuses nothing of one",
 		"fence.go fence.clearLost: err != nil: never":                            "without a claim nothing was lost, so that nothing is cleared either",
+		"show.go shower.record: return p.outdated(): returns nil":                "right.confirm, which comes next, ends the pass as well: the incarnation is not on record yet",
 		"right.go right.confirm: err != nil: dropped":                            "the claim is read by now, so that only the withdrawal of a right that is refused fails, and then the error is returned as well",
 		"right.go right.giveUp: shown.Complete: dropped":                         "what is hidden is listed by a service, and a list that has one and no error is complete",
 	},

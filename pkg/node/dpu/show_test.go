@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +105,27 @@ func TestShowReadyIsOnRecord(t *testing.T) {
 	}
 }
 
+// TestRestartIsOnRecord: after SNAP was started anew nothing is shown before that is on record: a driver that ends in between
+// would not know which of the two has to drain.
+func TestRestartIsOnRecord(t *testing.T) {
+	c, m, a := attached(t)
+	was := c.get(a.Name).Status.DPU.Incarnation
+	m.emu.Restart()
+	shows := 0
+	m.watched = func(d provisioner.DPU) provisioner.DPU {
+		return &exposing{DPU: d, before: func() {
+			shows++
+			if on := c.get(a.Name).Status.DPU; on.Incarnation == was {
+				t.Errorf("about to be shown, and on record is %+v", on)
+			}
+		}}
+	}
+	m.restartDriver()
+	if m.settle(a.Name); shows == 0 || !m.shown()["dev_v1-pvc"].Visible {
+		t.Errorf("told to show %d times, shown: %v", shows, m.shown())
+	}
+}
+
 // TestRefusedReadsOnce: a pass whose right is refused does not read the claim for an exposure that is none.
 func TestRefusedReadsOnce(t *testing.T) {
 	c, m, a := attached(t)
@@ -112,6 +134,12 @@ func TestRefusedReadsOnce(t *testing.T) {
 	r := m.reading()
 	if c.must(m.pass(a.Name)); r.claims() != 1 {
 		t.Errorf("the claim was read %d times", r.claims())
+	}
+	c, m, a = promoted(t)
+	c.elsewhere()
+	r = m.reading()
+	if c.must(m.pass(a.Name)); r.claims() != 1 {
+		t.Errorf("for one that stands ready it was read %d times", r.claims())
 	}
 }
 
@@ -189,7 +217,11 @@ func TestServiceChanges(t *testing.T) {
 		t.Errorf("on record is %+v", on)
 	}
 	c.must(other.Client.Call(t.Context(), "moor_clear", nil, nil))
+	heard := m.listen()
 	c.must(m.pass(a.Name))
+	if got := heard.since(); !slices.Contains(got, "withdraw dev_v1-pvc") {
+		t.Errorf("SNAP was told %q", got)
+	}
 	on := c.get(a.Name).Status.DPU
 	if on.Provider != "nvidia" || on.Incarnation != m.exposures.Incarnation("nvidia") || on.Attached || on.KeptEpoch != nil || on.Undrained != was {
 		t.Errorf("on record is %+v, the other was %q", on, was)
