@@ -128,7 +128,7 @@ var living = []mutation{
 		{failoverClassify, " && in.Host.Silent() && in.Kubelet.Silent()\n", " && in.Host.Silent()\n"},
 	}},
 	{name: "all hosts at once are believed dead", tests: fence, edits: []edit{
-		{failoverClassify, " && in.unanimous() && in.Fleet.Dead < in.Fleet.Nodes {", " && in.unanimous() {"},
+		{failoverClassify, "if in.unanimous() && in.Fleet.Dead < in.Fleet.Nodes {", "if in.unanimous() {"},
 	}},
 	{name: "a rack is believed dead though the API contradicts DPUs", tests: fence, edits: []edit{
 		{failoverClassify, "		message = in.Fleet.contradicted()\n", "		message = \"\"\n"},

@@ -208,7 +208,7 @@ func (in Inputs) unripe() string {
 }
 
 // unanimous reports whether all witnesses of a host agree that it is dead: its living DPU
-// says so, and heartbeat and kubelet are silent. That many look dead at once is a reason to
+// says so, and heartbeat and kubelet are silent. It is HostDead then. That many look dead at once is a reason to
 // doubt silence, which may be the observer's own; what a DPU sees over a link of its own
 // is no silence, and that the kubelet has stopped tells a dead host from a link that is cut.
 // Of hosts that all look dead nothing is taken nevertheless: no other could use it.
@@ -227,7 +227,7 @@ func Classify(in Inputs) (state State, evidence string) {
 		return state, evidence
 	}
 	message := in.Fleet.sick()
-	if state == HostDead && in.unanimous() && in.Fleet.Dead < in.Fleet.Nodes {
+	if in.unanimous() && in.Fleet.Dead < in.Fleet.Nodes {
 		message = in.Fleet.contradicted()
 	}
 	if message == "" && state == BothDead {

@@ -114,6 +114,20 @@ func byHand(in Inputs) State {
 	panic("the last line fits all")
 }
 
+// TestUnanimous: all witnesses agree where a fresh DPU sees the host dead, and it is heard in no other way; by itself the
+// host is dead then.
+func TestUnanimous(t *testing.T) {
+	each(func(in Inputs) {
+		want := !in.ZeroTrust && in.DPU == nodehealth.Fresh && in.HostSeen == nodehealth.SeenDead && fits("silent", string(in.Host)) && fits("silent", string(in.Kubelet))
+		if got := in.unanimous(); got != want {
+			t.Errorf("%+v: %v", in, got)
+		}
+		if state, _ := alone(in); want && state != HostDead {
+			t.Errorf("%+v: by itself %s", in, state)
+		}
+	})
+}
+
 func TestClassify(t *testing.T) {
 	seen := map[State]int{}
 	each(func(in Inputs) {
