@@ -18,6 +18,7 @@ var survivors = map[string]map[string]string{
 		"doubt.go Timer.Note: limit == 0: 0 is 1": noLimit,
 	},
 	"pkg/controller/failover": {
+		"fence.go fencer.revoke: err != nil: dropped":                                                      notFound,
 		"admit.go admitted.write: err != nil: never":                                                       admittedEncodes,
 		`admit.go admitted.write: return fmt.Errorf("encode the failovers of late: %w", err): returns nil`: admittedEncodes,
 	},

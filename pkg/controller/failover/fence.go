@@ -323,7 +323,7 @@ func (f fencer) switchOn(ctx context.Context, p *pass) error {
 // epoch is over by another's word, once the host cluster lets go of it too.
 // The DPU looks after its own list of devices when it comes back.
 func (f fencer) letGo(ctx context.Context, p *pass, t *target) error {
-	if t.mirror == nil || !p.letsGo(t) || !writer.OverWithoutDPU(t.mirror, t.claim) {
+	if !p.letsGo(t) || !writer.OverWithoutDPU(t.mirror, t.claim) {
 		return nil
 	}
 	return kube.RemoveFinalizers(ctx, f.dpu.Client, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)
