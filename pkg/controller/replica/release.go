@@ -51,6 +51,7 @@ func (r *Reconciler) awaiting(ctx context.Context, volume string) (string, error
 	return first, nil
 }
 
+// releaseAt is that plan where no pod is to get the volume.
 func releaseAt(s *pass, now time.Time, after time.Duration) plan {
 	since := metav1.NewTime(now).Rfc3339Copy()
 	if state := s.volume.Status.Replicas; state != nil && state.PrimaryGoneSince != nil {
