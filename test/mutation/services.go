@@ -296,10 +296,10 @@ var services = []mutation{
 		{"pkg/controller/replica/place.go", "	case wait > 0:\n", "	case wait > yieldFor:\n"},
 	}},
 	{name: "replicas go while a pod is to get their volume", tests: "./pkg/controller/replica", edits: []edit{
-		{"pkg/controller/replica/release.go", "	case pod != \"\":\n", "	case pod == \"-\":\n"},
+		{"pkg/controller/replica/release.go", "; n >= 0 {", "; n > len(pods) {"},
 	}},
 	{name: "replicas stay for a pod that goes", tests: "./pkg/controller/replica", edits: []edit{
-		{"pkg/controller/replica/release.go", "pods[i].DeletionTimestamp.IsZero() && ", ""},
+		{"pkg/controller/replica/release.go", "func remains(p *corev1.Pod) bool { return p.DeletionTimestamp.IsZero() }", "func remains(*corev1.Pod) bool { return true }"},
 	}},
 	{name: "a vendor makes a volume for more hosts than it allows", tests: "./pkg/controller/dpucluster/volume", edits: []edit{
 		{"pkg/controller/dpucluster/volume/vendor.go", "most != nil && *most < want {", "most != nil && *most < 1 {"},

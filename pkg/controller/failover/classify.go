@@ -208,9 +208,9 @@ func (in Inputs) unripe() string {
 }
 
 // unanimous reports whether all witnesses of a host agree that it is dead: its living DPU
-// says so, and heartbeat and kubelet are silent. It is HostDead then. That many look dead at once is a reason to
-// doubt silence, which may be the observer's own; what a DPU sees over a link of its own
-// is no silence, and that the kubelet has stopped tells a dead host from a link that is cut.
+// says so, and heartbeat and kubelet are silent. It is HostDead then.
+// That many look dead at once is a reason to doubt silence, which may be the observer's own;
+// what a DPU sees over a link of its own is no silence, and that the kubelet has stopped tells a dead host from a link that is cut.
 // Of hosts that all look dead nothing is taken nevertheless: no other could use it.
 func (in Inputs) unanimous() bool {
 	return !in.ZeroTrust && in.DPU == nodehealth.Fresh && in.HostSeen == nodehealth.SeenDead && in.Host.Silent() && in.Kubelet.Silent()

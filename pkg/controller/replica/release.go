@@ -3,8 +3,10 @@ package replica
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,44 +14,27 @@ import (
 )
 
 // release is the plan for a volume without a primary: its replicas stay while a pod is to
-// get it, such as one that waits for the proof that the old host is dead. Without one they
+// get it, on a host or not: it may be put where a replica is. Without one they
 // stay for a while, since a pod that moves is back in seconds, and then go. Since when
 // stands in the status, so that a restart starts no new while.
 func (r *Reconciler) release(ctx context.Context, s *pass) (plan, error) {
 	if len(s.ours()) == 0 {
 		return plan{}, nil
 	}
-	pod, err := r.awaiting(ctx, s.name)
-	switch {
-	case err != nil:
+	pods, _, err := r.podsOf(ctx, s.name)
+	if err != nil {
 		return plan{}, err
-	case pod != "":
-		return plan{state: &storagev1alpha1.ReplicaState{Message: "the volume is attached nowhere; its replicas stay for pod " + pod}}, nil
+	}
+	if n := slices.IndexFunc(pods, remains); n >= 0 {
+		return plan{state: &storagev1alpha1.ReplicaState{
+			Message: fmt.Sprintf("the volume is attached nowhere; its replicas stay for pod %s", client.ObjectKeyFromObject(pods[n])),
+		}}, nil
 	}
 	return releaseAt(s, r.Clock.Now(), s.outlive(r.ReleaseAfter)), nil
 }
 
-// awaiting is a pod that is to get the volume, of several the first by name; "" if there is
-// none. One without a host counts: it may be put where a replica is.
-func (r *Reconciler) awaiting(ctx context.Context, volume string) (string, error) {
-	claims, err := r.users().Claims(ctx, volume)
-	if err != nil {
-		return "", err
-	}
-	first := ""
-	for _, claim := range claims {
-		pods, err := r.users().Pods(ctx, claim)
-		if err != nil {
-			return "", err
-		}
-		for i := range pods {
-			if name := client.ObjectKeyFromObject(&pods[i]).String(); pods[i].DeletionTimestamp.IsZero() && (first == "" || name < first) {
-				first = name
-			}
-		}
-	}
-	return first, nil
-}
+// remains reports whether a pod is to get its volumes: it is not being deleted.
+func remains(p *corev1.Pod) bool { return p.DeletionTimestamp.IsZero() }
 
 // releaseAt is that plan where no pod is to get the volume.
 func releaseAt(s *pass, now time.Time, after time.Duration) plan {

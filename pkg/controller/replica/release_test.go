@@ -68,13 +68,14 @@ func TestReleasedWhenTheVolumeSays(t *testing.T) {
 func TestStaysForAPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod   func(*corev1.Pod)
+		goes  bool
 		stays bool
 	}{
-		"bound to a host":     {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "b", corev1.PodPending }, true},
-		"without a host":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, true},
-		"being deleted":       {func(p *corev1.Pod) { p.Finalizers = []string{held} }, false},
-		"finished":            {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
-		"of another's volume": {func(p *corev1.Pod) { p.Spec.Volumes = nil }, false},
+		"bound to a host":    {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "b", corev1.PodPending }, false, true},
+		"without a host":     {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, false, true},
+		"being deleted":      {func(p *corev1.Pod) { p.Finalizers = []string{held} }, true, false},
+		"finished":           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false, false},
+		"without the volume": {func(p *corev1.Pod) { p.Spec.Volumes = nil }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t, 3, 2)
@@ -82,7 +83,7 @@ func TestStaysForAPod(t *testing.T) {
 			w.pass("vol")
 			w.pod("p", tc.pod, "vol")
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "p"}}
-			if name == "being deleted" {
+			if tc.goes {
 				w.Remove(p)
 			}
 			w.pod("a-last", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, "vol")

@@ -38,21 +38,10 @@ type use struct {
 // other volumes.
 func (r *Reconciler) use(ctx context.Context, s *pass) (use, error) {
 	out := use{group: s.name, siblings: map[string]bool{}}
-	claims, err := r.users().Claims(ctx, s.name)
-	if err != nil {
+	var err error
+	if out.pods, out.claimed, err = r.podsOf(ctx, s.name); err != nil {
 		return out, err
 	}
-	out.claimed = len(claims) > 0
-	for _, claim := range claims {
-		pods, err := r.users().Pods(ctx, claim)
-		if err != nil {
-			return out, err
-		}
-		for i := range pods {
-			out.pods = append(out.pods, &pods[i])
-		}
-	}
-	slices.SortFunc(out.pods, byName)
 	if len(out.pods) > 0 {
 		out.group = out.pods[0].Namespace + "/" + out.pods[0].Name
 	}
@@ -66,6 +55,25 @@ func (r *Reconciler) use(ctx context.Context, s *pass) (use, error) {
 	}
 	out.neighbors, err = r.neighborsOf(ctx, s, out.pods)
 	return out, err
+}
+
+// podsOf are the pods that use a volume, ordered by name; claimed: a claim is bound to it.
+func (r *Reconciler) podsOf(ctx context.Context, volume string) (all []*corev1.Pod, claimed bool, err error) {
+	claims, err := r.users().Claims(ctx, volume)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, claim := range claims {
+		pods, err := r.users().Pods(ctx, claim)
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range pods {
+			all = append(all, &pods[i])
+		}
+	}
+	slices.SortFunc(all, byName)
+	return all, len(claims) > 0, nil
 }
 
 func (r *Reconciler) users() podvolume.Users {
