@@ -37,10 +37,12 @@ const lease = "pod-provisioner-controller.storage.moor.dev"
 type controllerOptions struct {
 	namespace string
 	webhook   int
+	holdImage string
 }
 
 func (c *controllerOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&c.namespace, "namespace", "moor-pods", "namespace of the webhook's certificate (controller)")
+	fs.StringVar(&c.holdImage, "hold-image", pods.DefaultHoldImage, "image of the container that keeps staging pods which use claims until their volume is unstaged, since the node would give the volumes of the claims back when they have ended; it has to run as a user other than root and end when it is told to; empty: no such container (controller)")
 	fs.IntVar(&c.webhook, "webhook-port", 9443, "port on which API servers have PavProvisioners checked (controller)")
 }
 
@@ -96,7 +98,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("pod-provisioner")
 	cluster, provisioners := kube.ClusterOf(mgr), &compiled.Store{}
-	helpers := helper.Pods{Cluster: cluster, Root: o.root, Metrics: counts}
+	helpers := helper.Pods{Cluster: cluster, Root: o.root, HoldImage: o.control.holdImage, Metrics: counts}
 	if err := (&provisioner.Reconciler{Cluster: cluster, Provisioners: provisioners}).SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up provisioners: %w", err)
 	}

@@ -274,6 +274,16 @@ var services = []mutation{
 	{name: "two DPUs have a volume of one writer staged without a word", tests: podStaging, edits: []edit{
 		{stagingAdmit, "		if concurrent && !p.Spec.User.IsPod() && !others[i].Spec.User.IsPod() {", "		if !p.Spec.User.IsPod() {"},
 	}},
+	// What is staged over the volume of a claim goes with that, which leaves the node with the pod.
+	{name: "a staging pod over a claim ends with its containers", tests: "./pkg/provisioner/pods", edits: []edit{
+		{"pkg/provisioner/pods/hold.go", "!slices.ContainsFunc(s.Volumes, leaves)", "true"},
+	}},
+	{name: "a staging pod over a claim that has done its work is taken away", tests: podStaging, edits: []edit{
+		{helperJudge, "	case report != nil && pods.Held(pod):\n", "	case report != nil && pod.Name == \"-\":\n"},
+	}},
+	{name: "a volume stays staged over a claim whose volume has left the node", tests: podStaging, edits: []edit{
+		{helperJudge, "	case pods.Held(s.Pod) && s.Pod.Status.Phase == corev1.PodSucceeded:\n", "	case s.Pod.Name == \"-\":\n"},
+	}},
 	{name: "the device of a dead staging pod counts as there", tests: podVendor, edits: []edit{
 		{podHost, " && r.Pod == p.Status.Report.PodUID\n", "\n"},
 	}},

@@ -75,6 +75,12 @@ func slimPod(o any) (any, error) {
 				out.Spec.Volumes = append(out.Spec.Volumes, v)
 			}
 		}
+		if pods.Held(p) { // its phase does not say when its work has ended
+			out.Spec.RestartPolicy, out.Status.ContainerStatuses = p.Spec.RestartPolicy, p.Status.ContainerStatuses
+			for i := range p.Spec.Containers {
+				out.Spec.Containers = append(out.Spec.Containers, corev1.Container{Name: p.Spec.Containers[i].Name})
+			}
+		}
 	}
 	return out, nil
 }

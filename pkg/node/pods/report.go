@@ -16,8 +16,8 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/node/pods/pavdir"
+	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
 // reports tells what helper pods have left in /pav, once for each pod: when it has ended, or, if it
@@ -60,7 +60,7 @@ const soon = time.Second
 // volume tells of a pod that works for a PodVolume. Its directory has the name of the pod. A node may
 // tell only of a pod that is recorded to be there.
 func (r reports) volume(ctx context.Context, h helper, pod *corev1.Pod) (reconcile.Result, error) {
-	if !podvolume.Finished(pod) {
+	if !pods.Ended(pod) {
 		return reconcile.Result{}, nil
 	}
 	var v moorv1alpha1.PodVolume
@@ -90,7 +90,7 @@ func (r reports) staging(ctx context.Context, h helper, pod *corev1.Pod) (reconc
 		return reconcile.Result{}, err
 	}
 	directory := s.Status.Directory
-	if !podvolume.Finished(pod) {
+	if !pods.Ended(pod) {
 		if unstages(pod) || directory == "" {
 			return reconcile.Result{}, nil
 		}

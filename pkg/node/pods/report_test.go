@@ -16,6 +16,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/pkg/node/pods/show"
+	helperpods "github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
 // Show, Hide and Usage are for the endpoints, which these tests do not ask for volumes.
@@ -135,6 +136,31 @@ func TestReportOfStaging(t *testing.T) {
 	b.reconcilePod(stagingPod)
 	if d := cmp.Diff(want, b.stagingReport()); d != "" || b.writes != 1 {
 		t.Errorf("%d writes: %s", b.writes, d)
+	}
+}
+
+// A staging pod that is kept over its claims is told of when its own containers have ended, and not before.
+func TestReportOfKeptPod(t *testing.T) {
+	b := newBed(t)
+	pod := b.pod(stagingPod, ofStaging, staging, corev1.PodRunning)
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}, {Name: helperpods.HoldName, Image: "i"}}
+	b.add(pod, podStaging(moorv1alpha1.PodStagingStaging, stagingPod))
+	b.must(os.MkdirAll(b.root.Path(staging)+"/volume", 0o755))
+	if got := b.reconcilePod(stagingPod); got.RequeueAfter != defaultLook || b.stagingReport() != nil {
+		t.Errorf("%+v, %+v, want that it is looked at again", got, b.stagingReport())
+	}
+	b.must(b.direct.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	b.must(b.direct.Status().Update(t.Context(), pod))
+	b.reconcilePod(stagingPod)
+	if got := b.stagingReport(); got == nil || got.PodUID != pod.UID || got.VolumeMode != corev1.PersistentVolumeFilesystem {
+		t.Errorf("%+v", got)
+	}
+	slim, err := slimPod(pod)
+	b.must(err)
+	if got := slim.(*corev1.Pod); !helperpods.Ended(got) || got.Spec.Containers[0].Image != "" {
+		t.Errorf("what the cache keeps of it: %+v", got)
 	}
 }
 

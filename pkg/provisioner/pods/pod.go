@@ -58,6 +58,9 @@ type Helper struct {
 	// Root is the directory of the nodes beneath which all helper pods have theirs, and Directory
 	// the name of this one's; empty: it has none, and no /pav.
 	Root, Directory string
+	// HoldImage is the image of the container that keeps a staging pod which uses claims, as long as it is there;
+	// empty: it has none, and its claims leave the node with the end of its containers.
+	HoldImage string
 	// NodeName is where it runs; empty: where the scheduler says. NotOn is a node where it must not run.
 	NodeName, NotOn string
 	// Labels are added to those of the template.
@@ -108,6 +111,7 @@ func Pod(t *corev1.PodTemplateSpec, h Helper) (*corev1.Pod, error) {
 	if h.Directory != "" {
 		mount(s, h)
 	}
+	hold(s, h)
 	return out, nil
 }
 
@@ -157,7 +161,7 @@ func mount(s *corev1.PodSpec, h Helper) {
 	}
 }
 
-// free reports what stands where /pav is to be.
+// free reports what stands where something that the pod is given is to be.
 func free(s *corev1.PodSpec) error {
 	for i := range s.Volumes {
 		if s.Volumes[i].Name == VolumeName {
@@ -166,6 +170,9 @@ func free(s *corev1.PodSpec) error {
 	}
 	for _, all := range [][]corev1.Container{s.InitContainers, s.Containers} {
 		for i := range all {
+			if isHold(all[i]) {
+				return fmt.Errorf("the pod template has a container named %s, which is the name of one that pods are given: choose another", HoldName)
+			}
 			for _, m := range all[i].VolumeMounts {
 				if path.Clean(m.MountPath) == MountPath {
 					return fmt.Errorf("container %s of the pod template mounts volume %s at %s, where the directory is that it is given: choose another place", all[i].Name, m.Name, MountPath)

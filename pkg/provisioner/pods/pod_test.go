@@ -47,7 +47,8 @@ func TestPod(t *testing.T) {
 		t.Errorf("%v: %+v", err, pod)
 	}
 	for name, change := range map[string]func(*corev1.PodSpec){
-		"a volume named pav": func(s *corev1.PodSpec) { s.Volumes = append(s.Volumes, corev1.Volume{Name: "pav"}) },
+		"a container of the name of the one that keeps": func(s *corev1.PodSpec) { s.Containers[0].Name = "pav-hold" },
+		"a volume named pav":                            func(s *corev1.PodSpec) { s.Volumes = append(s.Volumes, corev1.Volume{Name: "pav"}) },
 		"a mount at /pav": func(s *corev1.PodSpec) {
 			s.InitContainers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/pav/"}}
 		},

@@ -81,7 +81,7 @@ func Judge(c Case) Judgement {
 	}
 	report := c.report()
 	switch {
-	case over(pod):
+	case pods.Ended(pod):
 		return c.over(report)
 	case report != nil && report.Problem != "":
 		return c.unusable(report)
@@ -116,7 +116,7 @@ func (c Case) absent(left time.Duration) Judgement {
 	return c.failed(fmt.Sprintf("has not ended within %s", c.Timeout), stands(nil))
 }
 
-// over judges a pod that runs no more.
+// over judges a pod whose work has ended.
 func (c Case) over(report *moorv1alpha1.PodReport) Judgement {
 	pod := c.Seen.Pod
 	if wait := c.awaits(); report == nil && !c.Seen.NodeGone && wait > 0 {
@@ -125,8 +125,12 @@ func (c Case) over(report *moorv1alpha1.PodReport) Judgement {
 	switch {
 	case report != nil && report.Problem != "":
 		return c.unusable(report)
-	case pod.Status.Phase == corev1.PodFailed:
+	case pods.Outcome(pod) == corev1.PodFailed:
 		return c.failed("failed", c.said(), failure(pod))
+	case pods.Held(pod) && pod.Status.Phase == corev1.PodSucceeded:
+		return c.unheld()
+	case report != nil && pods.Held(pod):
+		return Judgement{Verdict: Ready}
 	case report != nil:
 		return Judgement{Verdict: Succeeded}
 	case c.Seen.NodeGone:
@@ -144,7 +148,7 @@ func (c Case) alone() (j Judgement, judged bool) {
 		return Judgement{}, false
 	case pod.Spec.NodeName == c.NotOn:
 		return c.failed(fmt.Sprintf("is on node %s, which it must not run on", c.NotOn)), true
-	case !over(pod):
+	case !pods.Ended(pod):
 		return Judgement{}, false
 	case pod.Status.Phase == corev1.PodFailed:
 		return c.failed("failed", failure(pod)), true
@@ -182,6 +186,11 @@ func (c Case) unusable(report *moorv1alpha1.PodReport) Judgement {
 	return c.failed("has left something in /pav that cannot be used", report.Problem)
 }
 
+// unheld judges a pod that had to keep the volumes of its claims on the node, and has ended.
+func (c Case) unheld() Judgement {
+	return c.failed(fmt.Sprintf("has ended with its container %s, and the volumes of its claims have left the node", pods.HoldName))
+}
+
 func (c Case) lost() Judgement {
 	return c.failed(fmt.Sprintf("is lost: its node %s is gone", c.Seen.Pod.Spec.NodeName))
 }
@@ -215,26 +224,23 @@ func (c Case) awaits() time.Duration {
 		}
 	}
 	until := end.Add(reportGrace)
-	if c.Seen.Pod.Status.Phase == corev1.PodSucceeded && until.Before(c.Record.Since.Add(c.Timeout)) {
+	if pods.Outcome(c.Seen.Pod) == corev1.PodSucceeded && until.Before(c.Record.Since.Add(c.Timeout)) {
 		until = c.Record.Since.Add(c.Timeout)
 	}
 	return until.Sub(c.Now)
 }
 
-// over reports whether a pod runs no more.
-func over(pod *corev1.Pod) bool {
-	return slices.Contains([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}, pod.Status.Phase)
-}
-
 // Lost says why a pod that has to run on does so no more; empty if it does. A pod that has ended
-// well has left its work behind, and is no loss.
+// well has left its work behind, and is no loss, unless that is of no use without the volumes of its claims.
 func Lost(phase pods.Phase, record *moorv1alpha1.HelperPod, s Seen) string {
 	c := Case{Phase: phase, Record: record, Seen: s}
 	switch {
 	case s.Pod == nil:
 		return c.failed("was deleted by another").Words
-	case s.Pod.Status.Phase == corev1.PodFailed:
+	case pods.Outcome(s.Pod) == corev1.PodFailed:
 		return c.failed("failed", failure(s.Pod)).Words
+	case pods.Held(s.Pod) && s.Pod.Status.Phase == corev1.PodSucceeded:
+		return c.unheld().Words
 	case s.Pod.Status.Phase == corev1.PodSucceeded:
 		return ""
 	case !s.Pod.DeletionTimestamp.IsZero():

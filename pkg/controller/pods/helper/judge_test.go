@@ -106,6 +106,44 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// keeps is a pod with a container that keeps it, whose one other container has come to an exit code.
+func keeps(code int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.RestartPolicy = corev1.RestartPolicyNever
+		p.Spec.Containers = []corev1.Container{{Name: "c"}, {Name: pods.HoldName}}
+		terminated(code, "Error", "no key", 0)(p)
+	}
+}
+
+// TestJudgeHeld: a staging pod that is kept has done its work when its own containers have, and runs on; that is of no use
+// once the keeper has ended.
+func TestJudgeHeld(t *testing.T) {
+	mine := &moorv1alpha1.PodReport{PodUID: "u"}
+	for name, tt := range map[string]struct {
+		pod    *corev1.Pod
+		report *moorv1alpha1.PodReport
+		want   Verdict
+		words  string
+		lost   string
+	}{
+		"has done its work, unread":         {podIn("Running", keeps(0)), nil, Waits, "has ended, and pod-provisioner of node n is to read", ""},
+		"has done its work":                 {podIn("Running", keeps(0)), mine, Ready, "", ""},
+		"has done its work, pulls no image": {podIn("Pending", keeps(0)), mine, Ready, "", ""},
+		"failed":                            {podIn("Running", keeps(2)), mine, Failed, "failed: container c ended with exit code 2: no key", "failed: container c ended with exit code 2: no key"},
+		"its keeper has ended":              {podIn("Succeeded", keeps(0)), mine, Failed, "has ended with its container pav-hold", "the volumes of its claims have left the node"},
+		"its keeper has failed":             {podIn("Failed", keeps(0)), mine, Failed, "failed", "failed"},
+		"left something useless":            {podIn("Running", keeps(0)), &moorv1alpha1.PodReport{PodUID: "u", Problem: "/pav/ready is a directory"}, Failed, "/pav/ready is a directory", ""},
+	} {
+		got := Judge(Case{Phase: pods.Staging, Record: recordOf("u"), Seen: Seen{Pod: tt.pod}, Report: tt.report, Timeout: time.Minute, Now: begin})
+		if got.Verdict != tt.want || !strings.Contains(got.Words, tt.words) || (tt.words == "") != (got.Words == "") {
+			t.Errorf("%s: got %+v, want %d: %s", name, got, tt.want, tt.words)
+		}
+		if lost := Lost(pods.Staging, recordOf("u"), Seen{Pod: tt.pod}); !strings.Contains(lost, tt.lost) || (tt.lost == "") != (lost == "") {
+			t.Errorf("%s: lost: %q, want %q", name, lost, tt.lost)
+		}
+	}
+}
+
 // TestJudgeAlone: a pod without /pav has done its work if each of its containers has ended with exit code 0, it was not taken
 // away, and it was not on the node where it must not run. No report is waited for, and none counts.
 func TestJudgeAlone(t *testing.T) {

@@ -23,6 +23,8 @@ type Pods struct {
 	kube.Cluster
 	// Root is the directory of the nodes beneath which helper pods have theirs.
 	Root string
+	// HoldImage is that of pods.Helper.
+	HoldImage string
 	// Metrics tell how pods end; nil: they are not counted.
 	Metrics *Metrics
 }
@@ -100,7 +102,7 @@ func (p Pods) Make(ctx context.Context, w Work, o Order) error {
 	o.Template = o.Template.DeepCopy()
 	o.Template.Namespace = o.Record.Namespace
 	pod, err := pods.Pod(o.Template, pods.Helper{
-		Phase: o.Phase, Name: o.Record.Name, Root: p.Root, Directory: o.Directory, NodeName: o.NodeName, NotOn: o.NotOn, Owner: w.owner(),
+		Phase: o.Phase, Name: o.Record.Name, Root: p.Root, Directory: o.Directory, HoldImage: p.HoldImage, NodeName: o.NodeName, NotOn: o.NotOn, Owner: w.owner(),
 		Labels: map[string]string{w.Label: string(w.Object.GetUID()), moorv1alpha1.LabelHelperPhase: string(o.Phase)},
 	})
 	if err != nil {

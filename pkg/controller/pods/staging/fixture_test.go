@@ -42,8 +42,11 @@ volumeUnstaging: {podTemplate: {spec: {containers: [{name: c, image: unstages}]}
 `
 )
 
-// behavior is what the pods of a phase do: "ok" is the default; "stay", "fail", "hang", "vanish", or what they leave
-// at /pav/volume: "none", "block" of the size of the volume, "small".
+// over is both, with a staging pod that uses a claim.
+var over = strings.Replace(both, "[{name: c, image: stages}]", "[{name: c, image: stages}], volumes: [{name: v, persistentVolumeClaim: {claimName: below}}]", 1)
+
+// behavior is what the pods of a phase do: "ok" is the default; "stay", "kept" (its own containers end, and it runs on),
+// "spoilt" (they fail, and it runs on), "fail", "hang", "vanish", or what they leave at /pav/volume: "none", "block" of the size of the volume, "small".
 type behavior map[pods.Phase]string
 
 type fixture struct {
@@ -98,7 +101,7 @@ func newFixture(t *testing.T, spec string, does behavior) *fixture {
 // restart has another instance go on, which remembers nothing.
 func (s *fixture) restart() {
 	s.r = &Reconciler{
-		Cluster: s.Cluster.Cluster, Pods: helper.Pods{Cluster: s.Cluster.Cluster, Root: "/root"}, Provisioners: &compiled.Store{}, Clock: s.Clock, Recorder: s.Recorder,
+		Cluster: s.Cluster.Cluster, Pods: helper.Pods{Cluster: s.Cluster.Cluster, Root: "/root", HoldImage: "hold"}, Provisioners: &compiled.Store{}, Clock: s.Clock, Recorder: s.Recorder,
 	}
 }
 
@@ -158,6 +161,13 @@ func (s *fixture) world(name string) (did bool) {
 			switch does {
 			case "stay":
 				p.Status.Phase, report.Ready = corev1.PodRunning, true
+			case "kept", "spoilt":
+				code := int32(0)
+				if does == "spoilt" {
+					code = 7
+				}
+				p.Status.Phase = corev1.PodRunning
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}
 			case "fail":
 				p.Status.Phase, report.Error = corev1.PodFailed, "words of "+p.Labels[moorv1alpha1.LabelHelperPhase]
 			}

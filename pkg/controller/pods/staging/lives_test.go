@@ -31,6 +31,8 @@ type life struct {
 var lives = map[string]life{
 	"a staging pod that ends":                                   {both, nil, isStaged, "", "", "staging unstaging", ""},
 	"a staging pod that runs on":                                {both, behavior{pods.Staging: "stay"}, isStaged, "", "", "staging unstaging", ""},
+	"a staging pod over a claim that ends, and is kept":         {over, behavior{pods.Staging: "kept"}, isStaged, "", "", "staging unstaging", ""},
+	"a staging pod over a claim that fails, though it is kept":  {over, behavior{pods.Staging: "spoilt"}, isFailed, "container c ended with exit code 7", "", "staging unstaging", "VolumeReverting"},
 	"without an unstaging pod":                                  {bare, nil, isStaged, "", "", "staging", ""},
 	"a block device of the size of the volume":                  {both, behavior{pods.Staging: "block"}, isStaged, "", "", "staging unstaging", ""},
 	"a block device of another size":                            {both, behavior{pods.Staging: "small"}, isFailed, "has left a block device of 536870912 bytes at /pav/volume, and the volume has 1073741824", "", "staging unstaging", "VolumeReverting"},
@@ -54,7 +56,7 @@ func (l life) comesToRest(s *fixture) {
 	s.t.Helper()
 	s.wants(name, l.comes, l.words)
 	kept := 0
-	if l.does[pods.Staging] == "stay" {
+	if does := l.does[pods.Staging]; does == "stay" || does == "kept" {
 		kept = 1
 	}
 	if n := len(s.list()); n != kept || (s.get(name).Status.Pod != nil) != (kept == 1) {
@@ -217,19 +219,29 @@ func TestRetryAfterAMend(t *testing.T) {
 // TestHealing: a staged pod that dies is told, and the volume is staged again once what is left of it is
 // cleared; not before.
 func TestHealing(t *testing.T) {
-	for title, dies := range map[string]func(*fixture, *corev1.Pod){
-		"deleted by another": func(s *fixture, p *corev1.Pod) { s.Remove(p) },
-		"failed": func(s *fixture, p *corev1.Pod) {
-			kubetest.Change(s.Cluster, p, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-		},
+	ends := func(phase corev1.PodPhase) func(*fixture, *corev1.Pod) {
+		return func(s *fixture, p *corev1.Pod) {
+			kubetest.Change(s.Cluster, p, func(p *corev1.Pod) { p.Status.Phase = phase })
+		}
+	}
+	vanishes := func(s *fixture, p *corev1.Pod) { s.Remove(p) }
+	for title, tt := range map[string]struct {
+		spec, does string
+		dies       func(*fixture, *corev1.Pod)
+	}{
+		"deleted by another":                {both, "stay", vanishes},
+		"failed":                            {both, "stay", ends(corev1.PodFailed)},
+		"kept over a claim, and deleted":    {over, "kept", vanishes},
+		"kept over a claim, and has failed": {over, "kept", ends(corev1.PodFailed)},
+		"kept over a claim, and has ended":  {over, "kept", ends(corev1.PodSucceeded)},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := newFixture(t, both, behavior{pods.Staging: "stay"})
+			s := newFixture(t, tt.spec, behavior{pods.Staging: tt.does})
 			s.Add(stagingOf(name, "n", "user"))
 			s.settle(name)
 			s.clear = false
 			dir, was := s.get(name).Status.Directory, s.get(name).Status.Pod.UID
-			dies(s, &s.list()[0])
+			tt.dies(s, &s.list()[0])
 			s.settle(name)
 			s.wants(name, isBroken, "the staging pod secrets/")
 			if got := s.Reasons(); got != "VolumeBroken" || len(s.list()) != 0 {
