@@ -210,18 +210,21 @@ SUITE_CORE='provisioning|volume-expand|snapshottable |volume-modify |read-write-
 # measure, or several with commas between them. What the extender and the journal take
 # needs no bed; failovers are measured on a bed of each mode of attaching, and in each mode
 # some on a bed that records beneath its storage target; epochs on one whose storage knows
-# them, and a SNAP that is killed with its state on one whose functions outlive it. What fails in one does not keep the others from being measured.
+# them, and a SNAP that is killed with its state on one whose functions outlive it; volumes that pods
+# stage on a bed whose hosts, and on one whose DPUs run such pods. What fails in one does not keep the others from being measured.
 bench() {
-	local wanted="${BENCH:-}" code=0 name mode recorded="" bedless=() controller=() node=() epochs=() pods=() kept=()
+	local wanted="${BENCH:-}" code=0 name mode recorded="" bedless=() controller=() node=() epochs=() pods=() dpupods=() kept=()
 	KUBEBUILDER_ASSETS=$(kube_bin) || return
 	export KUBEBUILDER_ASSETS
-	[ -n "$wanted" ] || { controller=("") node=(failover) recorded=yes epochs=(epochs) pods=(podvolumes) kept=(failover.snap_killed_with_state); }
+	[ -n "$wanted" ] || { controller=("") node=(failover) recorded=yes epochs=(epochs) pods=(podvolumes) dpupods=(podvolumes.dpu) kept=(failover.snap_killed_with_state); }
 	for name in ${wanted//,/ }; do
 		case "$name" in
 		extender* | journal*) bedless+=("$name") ;;
 		failover.recorded*) recorded=yes ;;
 		failover.snap_killed_*) kept+=("$name") ;;
 		epochs*) epochs+=("$name") ;;
+		podvolumes.dpu*) dpupods+=("$name") ;;
+		podvolumes) pods+=("$name") && dpupods+=("$name") ;;
 		podvolumes*) pods+=("$name") ;;
 		failover*) controller+=("$name") node+=("$name") ;;
 		safety*) controller+=("$name") node+=("$name") recorded=yes ;;
@@ -234,6 +237,7 @@ bench() {
 	[ ${#node[@]} = 0 ] || bench_on node "${node[@]}" || code=1
 	[ ${#epochs[@]} = 0 ] || { up stock --epochs && measure "${epochs[@]}"; } || code=1
 	[ ${#pods[@]} = 0 ] || { up stock --pods && measure "${pods[@]}"; } || code=1
+	[ ${#dpupods[@]} = 0 ] || { up stock --dpu-pods && measure "${dpupods[@]}"; } || code=1
 	[ ${#kept[@]} = 0 ] || { up stock --vfs=64 --keep-functions && measure "${kept[@]}"; } || code=1
 	[ -n "$recorded" ] || return $code
 	for mode in controller node; do

@@ -34,12 +34,14 @@ type suite struct {
 type kind int
 
 // The kinds of beds: as shipped, one that records beneath its target, one whose storage
-// knows epochs, one with pods as volumes, and one whose functions outlive SNAP.
+// knows epochs, one whose hosts have pods as volumes, one whose DPUs have them too, and one
+// whose functions outlive SNAP.
 const (
 	usual kind = iota
 	recording
 	fencing
 	podded
+	dpuPodded
 	keeping
 )
 
@@ -49,6 +51,8 @@ func kindOf(o devcluster.Options) kind {
 		return recording
 	case o.Epochs:
 		return fencing
+	case o.DPUPods:
+		return dpuPodded
 	case o.Pods:
 		return podded
 	case o.KeepFunctions:
@@ -114,6 +118,7 @@ func onBed() []suite {
 		{names: []string{"epochs.attach.single", "epochs.detach.single"}, run: (*bench).attachUnderEpochs, on: fencing},
 		{names: []string{"epochs.failover.path_cut"}, run: (*bench).pathCut, on: fencing},
 		{names: []string{"podvolumes.new_volume", "podvolumes.bound50.all"}, run: (*bench).podVolumes, on: podded},
+		{names: []string{"podvolumes.dpu.new_volume"}, run: (*bench).podVolumesOfDPUs, on: dpuPodded},
 		{names: []string{"rss.", "list.volumes1000"}, run: (*bench).many},
 	}
 }

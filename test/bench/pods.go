@@ -97,13 +97,17 @@ func (b *bench) pods(ctx context.Context) error {
 	if err := b.makeNamespace(ctx); err != nil {
 		return err
 	}
+	return b.spreadStarts(ctx, b.series(b.inMode("pod.new_volume"), results.Millis, results.Median), storageClass)
+}
+
+// spreadStarts adds what the starts of pods take whose claims are of a class, spread over the kubelet's period.
+func (b *bench) spreadStarts(ctx context.Context, took *series, class string) error {
 	begin := time.Now()
-	took := b.series(b.inMode("pod.new_volume"), results.Millis, results.Median)
 	for i := range 1 + b.options.times(20) {
 		if err := pause(ctx, untilPhase(time.Since(begin), i)); err != nil {
 			return err
 		}
-		d, err := b.startPod(ctx, fmt.Sprintf("pod-%d", i), storageClass)
+		d, err := b.startPod(ctx, fmt.Sprintf("pod-%d", i), class)
 		if err != nil {
 			return err
 		}

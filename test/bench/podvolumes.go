@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -27,11 +29,12 @@ func (b *bench) podVolumes(ctx context.Context) error {
 	if err := b.makeNamespace(ctx); err != nil {
 		return err
 	}
-	remove, err := b.podProvisioner(ctx)
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: podClass}, Provisioner: podClass}
+	remove, err := b.podProvisioner(ctx, b.clients.Host, class)
+	defer remove()
 	if err != nil {
 		return err
 	}
-	defer remove()
 	took := b.series("podvolumes.new_volume", results.Millis, results.Median)
 	for i := range warmups + b.options.times(30) {
 		d, err := b.startPod(ctx, fmt.Sprintf("pod-%d", i), podClass)
@@ -55,31 +58,68 @@ func (b *bench) podVolumes(ctx context.Context) error {
 	return nil
 }
 
-// podProvisioner makes a provisioner whose staging pod makes a directory.
-func (b *bench) podProvisioner(ctx context.Context) (remove func(), err error) {
+// podVolumesOfDPUs measures volumes that pods on DPUs stage: from the creation of a claim and a pod until the pod runs
+// with what its DPU shows by virtio-fs. The starts are spread over the kubelet's period, as those of pods.
+func (b *bench) podVolumesOfDPUs(ctx context.Context) error {
+	if err := b.wantStock(); err != nil {
+		return err
+	}
+	if err := b.makeNamespace(ctx); err != nil {
+		return err
+	}
+	about := metav1.ObjectMeta{Namespace: kit.Namespace, Name: podClass}
+	onDPU := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: podClass}, Provisioner: podClass}
+	remove, err := b.podProvisioner(ctx, b.clients.DPU, onDPU)
+	defer remove()
+	if err != nil {
+		return err
+	}
+	drop, err := create(ctx, b.clients.Host,
+		&storagev1alpha1.DPUStorageVendor{ObjectMeta: about, Spec: storagev1alpha1.DPUStorageVendorSpec{StorageClassName: podClass, PluginName: "pav"}},
+		&storagev1alpha1.DPUStoragePolicy{ObjectMeta: about, Spec: storagev1alpha1.DPUStoragePolicySpec{DPUStorageVendors: []string{podClass}}},
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: podClass}, Provisioner: podvolume.DefaultDriver, Parameters: map[string]string{"policy": podClass, "emulation": "virtiofs"}},
+	)
+	defer drop()
+	if err != nil {
+		return err
+	}
+	return b.spreadStarts(ctx, b.series("podvolumes.dpu.new_volume", results.Millis, results.Median), podClass)
+}
+
+// create makes objects, and returns what removes those that were made.
+func create(ctx context.Context, c client.Client, objects ...client.Object) (remove func(), err error) {
+	var made []client.Object
+	remove = func() {
+		for _, o := range made {
+			_ = c.Delete(context.WithoutCancel(ctx), o)
+		}
+	}
+	for _, o := range objects {
+		if err := c.Create(ctx, o); err != nil {
+			return remove, fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
+		}
+		made = append(made, o)
+	}
+	return remove, nil
+}
+
+// podProvisioner makes a provisioner in one of the clusters whose staging pod makes a directory, and its class there.
+func (b *bench) podProvisioner(ctx context.Context, c client.Client, class *storagev1.StorageClass) (remove func(), err error) {
 	p := &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: podClass}}
 	template, err := json.Marshal(map[string]any{"spec": map[string]any{"terminationGracePeriodSeconds": 1, "containers": []any{
 		map[string]any{"name": "stage", "image": kit.Image, "command": []string{"sh", "-ec", "mkdir /pav/volume; echo hello >/pav/volume/greeting"}},
 	}}})
 	if err != nil {
-		return nil, fmt.Errorf("write a pod template: %w", err)
+		return func() {}, fmt.Errorf("write a pod template: %w", err)
 	}
 	p.Spec.ProvisioningModes = []pavv1alpha1.ProvisioningMode{pavv1alpha1.Dynamic}
 	p.Spec.VolumeCreation = &pavv1alpha1.VolumeCreation{Capacity: &apiextensionsv1.JSON{Raw: []byte(`"{{ requestedMinCapacity }}"`)}}
 	p.Spec.VolumeStaging.PodTemplate = &apiextensionsv1.JSON{Raw: template}
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: podClass}, Provisioner: podClass}
-	for _, o := range []client.Object{p, class} {
-		if err := b.clients.Host.Create(ctx, o); err != nil {
-			return nil, fmt.Errorf("make provisioner %s: %w", podClass, err)
-		}
-	}
-	remove = func() {
-		for _, o := range []client.Object{p, class} {
-			_ = b.clients.Host.Delete(context.WithoutCancel(ctx), o)
-		}
+	if remove, err = create(ctx, c, p, class); err != nil {
+		return remove, err
 	}
 	return remove, kit.Until(ctx, "provisioner "+podClass+" is ready", func(ctx context.Context) (bool, error) {
-		err := b.clients.Host.Get(ctx, client.ObjectKeyFromObject(p), p)
+		err := c.Get(ctx, client.ObjectKeyFromObject(p), p)
 		return meta.IsStatusConditionTrue(p.Status.Conditions, pavv1alpha1.ConditionReady), err
 	})
 }
