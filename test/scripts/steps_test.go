@@ -162,6 +162,7 @@ func TestStepsInLanes(t *testing.T) {
 func TestStepsBench(t *testing.T) {
 	const controller, node = "up --kubelet-profile=stock --vfs=64 --attach-mode=controller", "up --kubelet-profile=stock --vfs=64 --attach-mode=node"
 	const epochs, pods = "up --kubelet-profile=stock --epochs", "up --kubelet-profile=stock --pods"
+	const dpuPods = "up --kubelet-profile=stock --dpu-pods"
 	kept := []string{"up --kubelet-profile=stock --vfs=64 --keep-functions", "--only=failover.snap_killed_with_state"}
 	below := []string{
 		"up --kubelet-profile=stock --attach-mode=controller --record-below", "--only=failover.recorded_below",
@@ -171,7 +172,9 @@ func TestStepsBench(t *testing.T) {
 		bench string
 		want  []string
 	}{
-		{"", slices.Concat([]string{controller, "--only=", node, "--only=failover", epochs, "--only=epochs", pods, "--only=podvolumes"}, kept, below)},
+		{"", slices.Concat([]string{controller, "--only=", node, "--only=failover", epochs, "--only=epochs", pods, "--only=podvolumes", dpuPods, "--only=podvolumes.dpu"}, kept, below)},
+		{"podvolumes", []string{pods, "--only=podvolumes", dpuPods, "--only=podvolumes"}},
+		{"podvolumes.dpu", []string{dpuPods, "--only=podvolumes.dpu"}},
 		{"epochs", []string{epochs, "--only=epochs"}},
 		{"podvolumes.new_volume", []string{pods, "--only=podvolumes.new_volume"}},
 		{"rss", []string{controller, "--only=rss"}},
