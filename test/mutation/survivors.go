@@ -19,6 +19,8 @@ var survivors = map[string]map[string]string{
 	},
 	"pkg/controller/failover": {
 		"fence.go fencer.revoke: err != nil: dropped":                                                      notFound,
+		"release.go podReader.confirm: err != nil: dropped":                                                "Users finds no volume with an error",
+		"release.go releaser.forceDelete: pod.DeletionTimestamp != nil: dropped":                           "a pod has a grace period of its deletion only with that",
 		"admit.go admitted.write: err != nil: never":                                                       admittedEncodes,
 		`admit.go admitted.write: return fmt.Errorf("encode the failovers of late: %w", err): returns nil`: admittedEncodes,
 	},

@@ -252,13 +252,13 @@ func TestOutOfServiceOnce(t *testing.T) {
 	}
 }
 
-// TestWhatAReturningHostKeeps: only pods whose volume was taken go, and it is told that the
-// host is back only if it was out of service.
+// TestWhatAReturningHostKeeps: only pods whose volume was taken go, all in one pass, and it is
+// told that the host is back only if it was out of service.
 func TestWhatAReturningHostKeeps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(*fixture)
 		is     func(*pass, *target)
-		app    bool // it stays
+		app    bool // it stays, and so does another pod with its volume
 		waits  bool
 		told   bool
 	}{
@@ -274,14 +274,15 @@ func TestWhatAReturningHostKeeps(t *testing.T) {
 			s := newFixture(t)
 			s.addVolume("second", "a")
 			s.addPod("other", "a", "second")
+			s.addPod("beside", "a", "vol")
 			tc.before(s)
 			p, target := s.releasing()
 			together(isBack, tc.is)(p, target)
 			if err := s.f.releaser.restore(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			if s.hasPod("app") != tc.app || !s.hasPod("other") || p.underway != tc.waits || (len(p.waits) > 0) != tc.waits {
-				t.Errorf("pods app %t, other %t; it waits for %q, under way %t", s.hasPod("app"), s.hasPod("other"), p.waits, p.underway)
+			if s.hasPod("app") != tc.app || s.hasPod("beside") != tc.app || !s.hasPod("other") || p.underway != tc.waits || (len(p.waits) > 0) != tc.waits {
+				t.Errorf("pods app %t, beside %t, other %t; it waits for %q, under way %t", s.hasPod("app"), s.hasPod("beside"), s.hasPod("other"), p.waits, p.underway)
 			}
 			if told := strings.Contains(s.Reasons(), moorv1alpha1.EventBackInService); told != tc.told {
 				t.Errorf("told that it is back: %t", told)
