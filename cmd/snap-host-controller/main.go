@@ -28,6 +28,7 @@ type options struct {
 	kubeconfig      string
 	dpuKubeconfig   string
 	dpuClusterName  string
+	dpuClusterSpace string
 	namespace       string
 	targetNamespace string
 
@@ -62,7 +63,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", nodehealth.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
 	fs.DurationVar(&o.silenceTimeout, "silence-timeout", nodehealth.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
 	fs.StringVar(&o.dpuClusterName, "dpucluster-name", "dpu-cluster", "DPF's name for --dpu-cluster-name")
-	daemon.NoEffect(fs, "the file that --dpu-cluster-kubeconfig names says which cluster it is", "dpucluster-namespace")
+	fs.StringVar(&o.dpuClusterSpace, "dpucluster-namespace", "", "namespace of the DPUCluster that --dpu-cluster-name names: of DPF's DPUs those of other clusters are left alone; empty: DPF has DPUs in one cluster")
 	fs.IntVar(&o.budget.PerMinute, "failover-budget", failover.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
 	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", failover.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
 	fs.DurationVar(&o.budget.Window, "failover-window", failover.DefaultBudget.Window, "time within which no more than two hosts, or 30 % of them, may begin to fail over unless all witnesses agree; 0: no bound")

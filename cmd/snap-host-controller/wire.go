@@ -177,7 +177,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			return fmt.Errorf("set up %T: %w", r, err)
 		}
 	}
-	return errors.Join(pair(ctx, mgr, c, recorder), listen(mgr, c, observer))
+	return errors.Join(o.pair(ctx, mgr, c, recorder), listen(mgr, c, observer))
 }
 
 // hold makes the indexes, and has the caches hold what controllers watch and no index does.
@@ -194,8 +194,11 @@ func hold(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
 }
 
 // pair has the DPUs of hosts read from DPF, where it is installed.
-func pair(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters, recorder record.EventRecorder) error {
+func (o *options) pair(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters, recorder record.EventRecorder) error {
 	r := &dpupairing.Reconciler{Host: c.Host, Namespace: c.Namespace, Recorder: recorder}
+	if o.dpuClusterSpace != "" {
+		r.Cluster = o.dpuClusterSpace + "/" + o.dpuClusterName
+	}
 	if err := r.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %T: %w", r, err)
 	}

@@ -274,6 +274,13 @@ var services = []mutation{
 	{name: "two DPUs have a volume of one writer staged without a word", tests: podStaging, edits: []edit{
 		{stagingAdmit, "		if concurrent && !p.Spec.User.IsPod() && !others[i].Spec.User.IsPod() {", "		if !p.Spec.User.IsPod() {"},
 	}},
+	// A DPU is a host's only in the DPU cluster that is served.
+	{name: "a DPU of another DPU cluster is named as the host's", tests: "./pkg/controller/dpupairing", edits: []edit{
+		{"pkg/controller/dpupairing/decide.go", "cluster != \"\" && d.Cluster != \"\" && d.Cluster != cluster", "false"},
+	}},
+	{name: "a DPU is named of a cluster that may be another", tests: "./pkg/controller/dpupairing", edits: []edit{
+		{"pkg/controller/dpupairing/reconciler.go", "len(all) < 2", "len(all) < 9"},
+	}},
 	// What is staged over the volume of a claim goes with that, which leaves the node with the pod.
 	{name: "a staging pod over a claim ends with its containers", tests: "./pkg/provisioner/pods", edits: []edit{
 		{"pkg/provisioner/pods/hold.go", "!slices.ContainsFunc(s.Volumes, leaves)", "true"},

@@ -68,6 +68,18 @@ func TestPairing(t *testing.T) {
 	must(t, api.Status().Update(t.Context(), zero))
 	named(t, api, "dpu-node-mt1", "dpu-node-mt1-mt1", moorv1alpha1.ZeroTrust)
 
+	inCluster := func(o *unstructured.Unstructured, name string) *unstructured.Unstructured {
+		must(t, unstructured.SetNestedStringMap(o.Object, map[string]string{"namespace": "dpf", "name": name}, "spec", "cluster"))
+		return o
+	}
+	must(t, api.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "worker-4"}}))
+	must(t, api.Create(t.Context(), inCluster(served("worker-4-0000-08-00", "worker-4"), "a")))
+	named(t, api, "worker-4", "worker-4-0000-08-00", moorv1alpha1.Trusted)
+	must(t, api.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "worker-5"}}))
+	must(t, api.Create(t.Context(), inCluster(served("worker-5-0000-08-00", "worker-5"), "b")))
+	told(t, api, "worker-5", "DPF has DPUs in several DPU clusters, dpf/a, dpf/b")
+	named(t, api, "worker-5", "", moorv1alpha1.Trusted)
+
 	byHand := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "worker-3"}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "by-hand"}}
 	must(t, api.Create(t.Context(), byHand))
 	must(t, api.Create(t.Context(), served("worker-3-0000-08-00", "worker-3")))

@@ -24,6 +24,9 @@ type DPU struct {
 	Preferred bool
 	// ZeroTrust is status.deploymentMode.
 	ZeroTrust bool
+	// Cluster is spec.cluster, which never changes, as "namespace/name" of a DPUCluster; "" if
+	// the object names none.
+	Cluster string
 }
 
 // decision is what is to be done about a host; all empty: nothing.
@@ -60,6 +63,22 @@ func decide(host string, dpus []DPU, node *moorv1alpha1.DPUStorageNode) decision
 	}
 	return decision{words: fmt.Sprintf("DPF has DPU %s in this host, and spec.dpuName is %s: if the card was replaced, name %s there, and %s in spec.replaces",
 		dpu.Name, node.Spec.DPUName, dpu.Name, node.Spec.DPUName)}
+}
+
+// of are those DPUs that are in a DPU cluster; of "", and of those that name none, all are.
+func of(cluster string, dpus []DPU) []DPU {
+	return slices.DeleteFunc(slices.Clone(dpus), func(d DPU) bool { return cluster != "" && d.Cluster != "" && d.Cluster != cluster })
+}
+
+// foreign are the words for a host whose DPUs are all in other clusters.
+func foreign(dpus []DPU, cluster string) string {
+	return fmt.Sprintf("DPF has DPU %s in this host, in DPU cluster %s, and snap-host-controller serves %s: it shows no volume to this host", dpus[0].Name, dpus[0].Cluster, cluster)
+}
+
+// several are the words for a controller that does not know which of some clusters it serves.
+func several(clusters []string) string {
+	return fmt.Sprintf("DPF has DPUs in several DPU clusters, %s, and snap-host-controller serves one: tell it which by --dpucluster-name and --dpucluster-namespace, or name the DPU in spec.dpuName",
+		strings.Join(clusters, ", "))
 }
 
 // choose is the DPU for storage of a host that has at least one, by DPF's rule; or words

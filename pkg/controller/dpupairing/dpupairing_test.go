@@ -69,8 +69,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// of is a DPU as DPF has it.
-func of(change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+// asDPFHasIt is a DPU.
+func asDPFHasIt(change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	o := object()
 	o.SetName("d")
 	o.SetNamespace("dpf")
@@ -86,24 +86,30 @@ func TestWhatCountsOfADPU(t *testing.T) {
 		o    client.Object
 		want DPU
 	}{
-		"plain": {of(nil), DPU{Name: "d", Host: "h"}},
+		"plain": {asDPFHasIt(nil), DPU{Name: "d", Host: "h"}},
 		"preferred, whatever the value": {
-			of(func(o *unstructured.Unstructured) { o.SetAnnotations(map[string]string{PreferredAnnotation: "false"}) }),
+			asDPFHasIt(func(o *unstructured.Unstructured) { o.SetAnnotations(map[string]string{PreferredAnnotation: "false"}) }),
 			DPU{Name: "d", Host: "h", Preferred: true},
 		},
 		"zero trust": {
-			of(func(o *unstructured.Unstructured) {
+			asDPFHasIt(func(o *unstructured.Unstructured) {
 				_ = unstructured.SetNestedField(o.Object, "zero-trust", "status", "deploymentMode")
 			}),
 			DPU{Name: "d", Host: "h", ZeroTrust: true},
 		},
 		"host-trusted": {
-			of(func(o *unstructured.Unstructured) {
+			asDPFHasIt(func(o *unstructured.Unstructured) {
 				_ = unstructured.SetNestedField(o.Object, "host-trusted", "status", "deploymentMode")
 			}),
 			DPU{Name: "d", Host: "h"},
 		},
-		"malformed":      {of(func(o *unstructured.Unstructured) { o.Object["spec"] = "x" }), DPU{Name: "d"}},
+		"in a cluster": {
+			asDPFHasIt(func(o *unstructured.Unstructured) {
+				_ = unstructured.SetNestedStringMap(o.Object, map[string]string{"name": "c", "namespace": "ns"}, "spec", "cluster")
+			}),
+			DPU{Name: "d", Host: "h", Cluster: "ns/c"},
+		},
+		"malformed":      {asDPFHasIt(func(o *unstructured.Unstructured) { o.Object["spec"] = "x" }), DPU{Name: "d"}},
 		"something else": {node("d"), DPU{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +132,8 @@ func fixture(t *testing.T, objects ...client.Object) (*Reconciler, client.WithWa
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	recorder := record.NewFakeRecorder(10)
-	return &Reconciler{Host: kube.Cluster{Client: api, Live: api}, Namespace: "dpf", Recorder: recorder}, api, recorder
+	none := func(context.Context) ([]string, error) { return nil, nil }
+	return &Reconciler{Host: kube.Cluster{Client: api, Live: api}, Namespace: "dpf", Recorder: recorder, clusters: none}, api, recorder
 }
 
 func events(r *record.FakeRecorder) (out []string) {
@@ -169,6 +176,55 @@ func TestReconcile(t *testing.T) {
 			told := events(recorder)
 			if len(told) != len(tc.events) || !slices.EqualFunc(told, tc.events, strings.HasPrefix) {
 				t.Errorf("events %q, want %q", told, tc.events)
+			}
+		})
+	}
+}
+
+// TestClusters: a DPU is named only if it is in the DPU cluster that this controller serves, which it has to know if
+// there are several.
+func TestClusters(t *testing.T) {
+	mine, others, old := DPU{Name: "d", Cluster: "ns/a"}, DPU{Name: "e", Cluster: "ns/b"}, DPU{Name: "f"}
+	trusted := func(d DPU) DPU { return d }
+	zero := func(d DPU) DPU { d.ZeroTrust = true; return d }
+	both := []string{"ns/a", "ns/b"}
+	failed := errors.New("the cache is not there")
+	for name, tc := range map[string]struct {
+		is      func(DPU) DPU
+		cluster string
+		dpus    []DPU
+		node    *moorv1alpha1.DPUStorageNode
+		all     []string
+		fails   error
+		want    string // the DPU
+		words   string
+	}{
+		"its own":                                  {trusted, "ns/a", []DPU{mine}, node(""), both, nil, "d", ""},
+		"another's":                                {trusted, "ns/a", []DPU{others}, node(""), both, nil, "", "DPF has DPU e in this host, in DPU cluster ns/b, and snap-host-controller serves ns/a: it shows no volume to this host"},
+		"another's, zero trust":                    {zero, "ns/a", []DPU{others}, nil, both, nil, "", ""},
+		"another's, named by a person":             {trusted, "ns/a", []DPU{others}, node("e"), both, nil, "", ""},
+		"one of each":                              {trusted, "ns/a", []DPU{mine, others}, node(""), both, nil, "d", ""},
+		"one that names none":                      {trusted, "ns/a", []DPU{old}, node(""), both, nil, "f", ""},
+		"not told, and there is one":               {trusted, "", []DPU{mine}, node(""), []string{"ns/a"}, nil, "d", ""},
+		"not told, and none is named":              {trusted, "", []DPU{old}, node(""), nil, nil, "f", ""},
+		"not told, and there are two":              {trusted, "", []DPU{mine}, node(""), both, nil, "", "several DPU clusters, ns/a, ns/b, and snap-host-controller serves one: tell it which by --dpucluster-name and --dpucluster-namespace"},
+		"not told, there are two, zero trust":      {zero, "", []DPU{mine}, nil, both, nil, "", "several DPU clusters"},
+		"not told, there are two, named by then":   {trusted, "", []DPU{mine}, node("d"), both, nil, "", ""},
+		"not told, and it is not known what there": {trusted, "", []DPU{mine}, node(""), nil, failed, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Cluster: tc.cluster, clusters: func(context.Context) ([]string, error) { return tc.all, tc.fails }}
+			var dpus []DPU
+			for _, d := range tc.dpus {
+				dpus = append(dpus, tc.is(d))
+			}
+			d, err := r.decide(t.Context(), "h", dpus, tc.node)
+			got := d.name
+			if d.create != nil {
+				got = d.create.Spec.DPUName
+			}
+			if !errors.Is(err, tc.fails) || err == nil && (got != tc.want || !strings.Contains(d.words, tc.words) || (d.words == "") != (tc.words == "")) {
+				t.Errorf("names %q, says %q, %v", got, d.words, err)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package dpupairing
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,11 +38,14 @@ type Reconciler struct {
 	Host kube.Cluster
 	// Namespace of DPF's DPUs.
 	Namespace string
+	// Cluster is the DPUCluster whose DPUs are named, as "namespace/name"; "": there is one alone.
+	Cluster string
 	// Recorder tells what a person has to decide.
 	Recorder record.EventRecorder
 
-	// dpus are those of a host. Set by Setup.
-	dpus func(ctx context.Context, host string) ([]DPU, error)
+	// dpus are those of a host, and clusters those of all DPUs, sorted. Set by Setup.
+	dpus     func(ctx context.Context, host string) ([]DPU, error)
+	clusters func(ctx context.Context) ([]string, error)
 }
 
 // Setup watches DPUs and the DPUStorageNodes that they belong to, where DPUs are
@@ -55,7 +59,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	if err := r.Host.Cache.IndexField(ctx, object(), byHost, func(o client.Object) []string { return []string{dpuOf(o).Host} }); err != nil {
 		return fmt.Errorf("index DPUs by host: %w", err)
 	}
-	r.dpus = r.cached
+	r.dpus, r.clusters = r.cached, r.cachedClusters
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpupairing").
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -102,7 +106,11 @@ func dpuOf(o client.Object) DPU {
 	}
 	text := func(path ...string) string { s, _, _ := unstructured.NestedString(u.Object, path...); return s }
 	_, preferred := u.GetAnnotations()[PreferredAnnotation]
-	return DPU{Name: u.GetName(), Host: text("spec", "dpuNodeName"), Preferred: preferred, ZeroTrust: text("status", "deploymentMode") == zeroTrust}
+	out := DPU{Name: u.GetName(), Host: text("spec", "dpuNodeName"), Preferred: preferred, ZeroTrust: text("status", "deploymentMode") == zeroTrust}
+	if name := text("spec", "cluster", "name"); name != "" {
+		out.Cluster = text("spec", "cluster", "namespace") + "/" + name
+	}
+	return out
 }
 
 // host is whom a DPU concerns.
@@ -127,6 +135,22 @@ func (r *Reconciler) cached(ctx context.Context, host string) ([]DPU, error) {
 	return out, nil
 }
 
+// cachedClusters are the clusters of all DPUs as the cache has them.
+func (r *Reconciler) cachedClusters(ctx context.Context) ([]string, error) {
+	all := list()
+	if err := r.Host.Cache.List(ctx, all, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the DPUs of DPF: %w", err)
+	}
+	var out []string
+	for i := range all.Items {
+		if cluster := dpuOf(&all.Items[i]).Cluster; cluster != "" {
+			out = append(out, cluster)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
 // Reconcile names the host's DPU, if none is named. What a person has to decide is told as
 // an event of the DPUStorageNode.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -142,7 +166,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !found {
 		node = nil
 	}
-	d := decide(req.Name, dpus, node)
+	d, err := r.decide(ctx, req.Name, dpus, node)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	switch {
 	case d.create != nil:
 		if err := r.Host.Client.Create(ctx, d.create); client.IgnoreAlreadyExists(err) != nil {
@@ -158,4 +185,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Recorder.Event(node, corev1.EventTypeWarning, moorv1alpha1.ReasonDPUNotNamed, d.words)
 	}
 	return ctrl.Result{}, nil
+}
+
+// decide says what is to be done about a host with these DPUs: one is named only if it is in the
+// cluster that this controller serves.
+func (r *Reconciler) decide(ctx context.Context, host string, dpus []DPU, node *moorv1alpha1.DPUStorageNode) (decision, error) {
+	mine := of(r.Cluster, dpus)
+	d := decide(host, mine, node)
+	switch {
+	case len(mine) == 0 && len(dpus) > 0 && node != nil && node.Spec.DPUName == "":
+		return decision{words: foreign(dpus, r.Cluster)}, nil
+	case r.Cluster != "" || d.name == "" && d.create == nil:
+		return d, nil
+	}
+	all, err := r.clusters(ctx)
+	if err != nil || len(all) < 2 {
+		return d, err
+	}
+	return decision{words: several(all)}, nil
 }
