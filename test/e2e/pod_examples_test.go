@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -269,10 +270,19 @@ var _ = Describe("PaV's own examples", Label("pods"), func() {
 		Expect(bytes.Contains(content, []byte("plain text"))).To(BeFalse())
 
 		By("erasing its keys with the claim, and giving the claim below back")
+		secret := &corev1.Secret{}
+		Expect(clients.Host.Get(ctx, client.ObjectKeyFromObject(made["Secret"]), secret)).To(Succeed())
+		file := filepath.Join(GinkgoT().TempDir(), "passphrase")
+		Expect(os.WriteFile(file, secret.Data["passphrase"], 0o600)).To(Succeed())
+		opens := func() error {
+			return exec.CommandContext(ctx, "cryptsetup", "open", "--test-passphrase", "--key-file", file, medium).Run()
+		}
+		Expect(opens()).To(Succeed())
 		remove(ctx, podObject(again))
 		pv := bound(ctx, wrapping)
 		remove(ctx, wrapping)
 		gone(ctx, pv)
+		Expect(opens()).NotTo(Succeed())
 		remove(ctx, below)
 	})
 })
