@@ -199,18 +199,18 @@ func TestClusters(t *testing.T) {
 		want    string // the DPU
 		words   string
 	}{
-		"its own":                                  {trusted, "ns/a", []DPU{mine}, node(""), both, nil, "d", ""},
-		"another's":                                {trusted, "ns/a", []DPU{others}, node(""), both, nil, "", "DPF has DPU e in this host, in DPU cluster ns/b, and snap-host-controller serves ns/a: it shows no volume to this host"},
-		"another's, zero trust":                    {zero, "ns/a", []DPU{others}, nil, both, nil, "", ""},
-		"another's, named by a person":             {trusted, "ns/a", []DPU{others}, node("e"), both, nil, "", ""},
-		"one of each":                              {trusted, "ns/a", []DPU{mine, others}, node(""), both, nil, "d", ""},
-		"one that names none":                      {trusted, "ns/a", []DPU{old}, node(""), both, nil, "f", ""},
-		"not told, and there is one":               {trusted, "", []DPU{mine}, node(""), []string{"ns/a"}, nil, "d", ""},
-		"not told, and none is named":              {trusted, "", []DPU{old}, node(""), nil, nil, "f", ""},
-		"not told, and there are two":              {trusted, "", []DPU{mine}, node(""), both, nil, "", "several DPU clusters, ns/a, ns/b, and snap-host-controller serves one: tell it which by --dpucluster-name and --dpucluster-namespace"},
-		"not told, there are two, zero trust":      {zero, "", []DPU{mine}, nil, both, nil, "", "several DPU clusters"},
-		"not told, there are two, named by then":   {trusted, "", []DPU{mine}, node("d"), both, nil, "", ""},
-		"not told, and it is not known what there": {trusted, "", []DPU{mine}, node(""), nil, failed, "", ""},
+		"its own":                                {trusted, "ns/a", []DPU{mine}, node(""), both, nil, "d", ""},
+		"another's":                              {trusted, "ns/a", []DPU{others}, node(""), both, nil, "", "DPF has DPU e in this host, in DPU cluster ns/b, and snap-host-controller serves ns/a: it shows no volume to this host"},
+		"another's, zero trust":                  {zero, "ns/a", []DPU{others}, nil, both, nil, "", ""},
+		"another's, named by a person":           {trusted, "ns/a", []DPU{others}, node("e"), both, nil, "", ""},
+		"one of each":                            {trusted, "ns/a", []DPU{mine, others}, node(""), both, nil, "d", ""},
+		"one that names none":                    {trusted, "ns/a", []DPU{old}, node(""), both, nil, "f", ""},
+		"not told, and there is one":             {trusted, "", []DPU{mine}, node(""), []string{"ns/a"}, nil, "d", ""},
+		"not told, and none is named":            {trusted, "", []DPU{old}, node(""), nil, nil, "f", ""},
+		"not told, and there are two":            {trusted, "", []DPU{mine}, node(""), both, nil, "", "several DPU clusters, ns/a, ns/b, and snap-host-controller serves one: tell it which by --dpucluster-name and --dpucluster-namespace"},
+		"not told, there are two, zero trust":    {zero, "", []DPU{mine}, nil, both, nil, "", "several DPU clusters"},
+		"not told, there are two, named by then": {trusted, "", []DPU{mine}, node("d"), both, nil, "", ""},
+		"not told, and what there is is unknown": {trusted, "", []DPU{mine}, node(""), nil, failed, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Cluster: tc.cluster, clusters: func(context.Context) ([]string, error) { return tc.all, tc.fails }}
