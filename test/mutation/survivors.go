@@ -40,6 +40,9 @@ var survivors = map[string]map[string]string{
 		"reader.go Reader.reaches: err != nil: dropped":              notFound,
 		`reader.go Reader.reaches: node.Spec.DPUName == "": dropped`: "no DPU is ever heard by the empty name, so it is no witness either",
 	},
+	"pkg/controller/pods/helper": {
+		"judge.go Case.report: c.Report.PodUID == \"\": dropped": "a record without a UID is judged without a report",
+	},
 	"pkg/controller/pods/revocation": {
 		"decide.go decide: r.Status.Pod != nil: dropped": "a pod is seen of a record alone",
 		"facts.go Requests.look: err != nil: dropped":    notFound,

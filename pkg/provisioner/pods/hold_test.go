@@ -33,7 +33,7 @@ func TestHold(t *testing.T) {
 		if Held(pod) != tt.want || tt.want != (len(pod.Spec.Containers) == 2) {
 			t.Errorf("%s: %d containers", name, len(pod.Spec.Containers))
 		}
-		if tt.want && (last.Image != "i" || len(last.VolumeMounts) > 0 || last.Resources.Limits.Memory().IsZero() || !*last.SecurityContext.RunAsNonRoot || !reflect.DeepEqual(last.Resources.Requests, last.Resources.Limits)) {
+		if tt.want && (last.Image != "i" || len(last.VolumeMounts) > 0 || last.Resources.Limits.Memory().IsZero() || !*last.SecurityContext.RunAsNonRoot || *last.SecurityContext.RunAsUser != 65535 || !reflect.DeepEqual(last.Resources.Requests, last.Resources.Limits)) {
 			t.Errorf("%s: %+v", name, last)
 		}
 	}
@@ -55,6 +55,7 @@ func TestOutcome(t *testing.T) {
 		"both have ended well":                  {corev1.PodRunning, never, map[string]int32{"a": 0, "b": 0, HoldName: runs}, corev1.PodSucceeded},
 		"the keeper has not begun":              {corev1.PodPending, never, map[string]int32{"a": 0, "b": 0}, corev1.PodSucceeded},
 		"one of two has failed":                 {corev1.PodRunning, never, map[string]int32{"a": 0, "b": 3, HoldName: runs}, corev1.PodFailed},
+		"the first of two has failed":           {corev1.PodRunning, never, map[string]int32{"a": 3, "b": 0, HoldName: runs}, corev1.PodFailed},
 		"one of two is tried again":             {corev1.PodRunning, onFailure, map[string]int32{"a": 0, "b": 3, HoldName: runs}, corev1.PodRunning},
 		"both have ended well at last":          {corev1.PodRunning, onFailure, map[string]int32{"a": 0, "b": 0, HoldName: runs}, corev1.PodSucceeded},
 		"both are started again for ever":       {corev1.PodRunning, always, map[string]int32{"a": 0, "b": 0, HoldName: runs}, corev1.PodRunning},

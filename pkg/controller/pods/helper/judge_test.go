@@ -31,9 +31,9 @@ func podIn(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {
 
 func terminated(code int32, reason, message string, after time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: code, Reason: reason, Message: message, FinishedAt: metav1.NewTime(begin.Add(after)),
-		}}}}
+		}}})
 	}
 }
 
@@ -69,6 +69,15 @@ func TestJudge(t *testing.T) {
 		"could not be made in time":                  {pods.Creation, recordOf(""), Seen{}, nil, time.Minute, Failed, "the creation pod ns/p has not ended within 1m0s: it could not be made", 0},
 		"another pod has its name":                   {pods.Creation, recordOf(""), Seen{Foreign: true}, nil, 0, Waits, "another pod has its name", time.Minute},
 		"another pod keeps its name":                 {pods.Creation, recordOf(""), Seen{Foreign: true}, nil, time.Minute, Failed, "could not be made: another pod has its name", 0},
+		"not made, at the last moment":               {pods.Creation, recordOf(""), Seen{}, nil, time.Minute - 1, Unmade, "", 1},
+		"its name is free at the last moment":        {pods.Creation, recordOf(""), Seen{Foreign: true}, nil, time.Minute - 1, Waits, "another pod has its name", 1},
+		"runs at the last moment":                    {pods.Creation, recordOf("u"), Seen{Pod: podIn("Running")}, nil, time.Minute - 1, Waits, "the creation pod ns/p runs", 1},
+		"stages":                                     {pods.Staging, recordOf("u"), Seen{Pod: podIn("Running")}, nil, 0, Waits, "the staging pod ns/p runs", time.Minute},
+		"stages, and is not ready":                   {pods.Staging, recordOf("u"), Seen{Pod: podIn("Running")}, mine, 0, Waits, "the staging pod ns/p runs", time.Minute},
+		"stages, and what it says is of no use":      {pods.Staging, recordOf("u"), Seen{Pod: podIn("Running")}, &moorv1alpha1.PodReport{PodUID: "u", Problem: "/pav/ready is a directory"}, 0, Failed, "/pav/ready is a directory", 0},
+		"failed, and is read at the last moment":     {pods.Validation, recordOf("u"), Seen{Pod: podIn("Failed", terminated(1, "Error", "", 0))}, nil, reportGrace - 1, Waits, "is to read", 1},
+		"failed by the last of its containers":       {pods.Validation, recordOf("u"), Seen{Pod: podIn("Failed", terminated(1, "Error", "", 20*time.Second), terminated(1, "Error", "", 5*time.Second))}, nil, 40 * time.Second, Waits, "is to read", 10 * time.Second},
+		"failed, and a container says nothing":       {pods.Validation, recordOf("u"), Seen{Pod: podIn("Failed", waiting("ContainerCreating", ""))}, nil, 0, Waits, "is to read", reportGrace},
 		"made and not noted":                         {pods.Creation, recordOf(""), Seen{Pod: podIn("Pending")}, nil, 0, Unnoted, "", time.Minute},
 		"scheduled and not noted":                    {pods.Creation, free, Seen{Pod: podIn("Pending")}, nil, 0, Unnoted, "", time.Minute},
 		"deleted by another, gone":                   {pods.Creation, recordOf("u"), Seen{}, mine, 0, Failed, "was deleted by another", 0},
@@ -125,16 +134,18 @@ func TestJudgeHeld(t *testing.T) {
 		want   Verdict
 		words  string
 		lost   string
+		at     time.Duration
 	}{
-		"has done its work, unread":         {podIn("Running", keeps(0)), nil, Waits, "has ended, and pod-provisioner of node n is to read", ""},
-		"has done its work":                 {podIn("Running", keeps(0)), mine, Ready, "", ""},
-		"has done its work, pulls no image": {podIn("Pending", keeps(0)), mine, Ready, "", ""},
-		"failed":                            {podIn("Running", keeps(2)), mine, Failed, "failed: container c ended with exit code 2: no key", "failed: container c ended with exit code 2: no key"},
-		"its keeper has ended":              {podIn("Succeeded", keeps(0)), mine, Failed, "has ended with its container pav-hold", "the volumes of its claims have left the node"},
-		"its keeper has failed":             {podIn("Failed", keeps(0)), mine, Failed, "failed", "failed"},
-		"left something useless":            {podIn("Running", keeps(0)), &moorv1alpha1.PodReport{PodUID: "u", Problem: "/pav/ready is a directory"}, Failed, "/pav/ready is a directory", ""},
+		"has done its work, unread":         {podIn("Running", keeps(0)), nil, Waits, "has ended, and pod-provisioner of node n is to read", "", 0},
+		"has done its work, never read":     {podIn("Running", keeps(0)), nil, Failed, "does not say what it has left", "", 2 * time.Minute},
+		"has done its work":                 {podIn("Running", keeps(0)), mine, Ready, "", "", 0},
+		"has done its work, pulls no image": {podIn("Pending", keeps(0)), mine, Ready, "", "", 0},
+		"failed":                            {podIn("Running", keeps(2)), mine, Failed, "failed: container c ended with exit code 2: no key", "failed: container c ended with exit code 2: no key", 0},
+		"its keeper has ended":              {podIn("Succeeded", keeps(0)), mine, Failed, "has ended with its container pav-hold", "the volumes of its claims have left the node", 0},
+		"its keeper has failed":             {podIn("Failed", keeps(0)), mine, Failed, "failed", "failed", 0},
+		"left something useless":            {podIn("Running", keeps(0)), &moorv1alpha1.PodReport{PodUID: "u", Problem: "/pav/ready is a directory"}, Failed, "/pav/ready is a directory", "", 0},
 	} {
-		got := Judge(Case{Phase: pods.Staging, Record: recordOf("u"), Seen: Seen{Pod: tt.pod}, Report: tt.report, Timeout: time.Minute, Now: begin})
+		got := Judge(Case{Phase: pods.Staging, Record: recordOf("u"), Seen: Seen{Pod: tt.pod}, Report: tt.report, Timeout: time.Minute, Now: begin.Add(tt.at)})
 		if got.Verdict != tt.want || !strings.Contains(got.Words, tt.words) || (tt.words == "") != (got.Words == "") {
 			t.Errorf("%s: got %+v, want %d: %s", name, got, tt.want, tt.words)
 		}
@@ -162,15 +173,21 @@ func TestJudgeAlone(t *testing.T) {
 		want  Verdict
 		words string
 	}{
-		"has ended well":                          {podIn("Succeeded", well), "dpu", Succeeded, ""},
-		"runs":                                    {podIn("Running", well), "dpu", Waits, "the revocation pod ns/p runs"},
-		"runs where it must not":                  {podIn("Running", well), "n", Failed, "is on node n, which it must not run on"},
-		"has ended well where it must not":        {podIn("Succeeded", well), "n", Failed, "is on node n, which it must not run on"},
-		"failed":                                  {podIn("Failed", terminated(3, "Error", "no route", 0)), "dpu", Failed, "the revocation pod ns/p failed: container c ended with exit code 3: no route"},
-		"was evicted":                             {podIn("Failed", well, func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "low on disk" }), "dpu", Failed, "failed: Evicted: low on disk"},
-		"ended well as it was deleted":            {podIn("Succeeded", well, deleted), "dpu", Failed, "was deleted by another before its end was seen"},
-		"ended well as it was evicted":            {podIn("Succeeded", well, disrupted(corev1.ConditionTrue)), "dpu", Failed, "was evicted before it had done its work"},
-		"was to be evicted, and was not":          {podIn("Succeeded", well, disrupted(corev1.ConditionFalse)), "dpu", Succeeded, ""},
+		"has ended well":                   {podIn("Succeeded", well), "dpu", Succeeded, ""},
+		"runs":                             {podIn("Running", well), "dpu", Waits, "the revocation pod ns/p runs"},
+		"runs where it must not":           {podIn("Running", well), "n", Failed, "is on node n, which it must not run on"},
+		"has ended well where it must not": {podIn("Succeeded", well), "n", Failed, "is on node n, which it must not run on"},
+		"failed":                           {podIn("Failed", terminated(3, "Error", "no route", 0)), "dpu", Failed, "the revocation pod ns/p failed: container c ended with exit code 3: no route"},
+		"was evicted":                      {podIn("Failed", well, func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "low on disk" }), "dpu", Failed, "failed: Evicted: low on disk"},
+		"ended well as it was deleted":     {podIn("Succeeded", well, deleted), "dpu", Failed, "was deleted by another before its end was seen"},
+		"ended well as it was evicted":     {podIn("Succeeded", well, disrupted(corev1.ConditionTrue)), "dpu", Failed, "was evicted before it had done its work"},
+		"was to be evicted, and was not":   {podIn("Succeeded", well, disrupted(corev1.ConditionFalse)), "dpu", Succeeded, ""},
+		"has ended well where it was scheduled to": {podIn("Succeeded", well, func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+		}), "dpu", Succeeded, ""},
+		"a container of a restart policy of its own has not ended": {podIn("Succeeded", well, func(p *corev1.Pod) {
+			p.Spec.InitContainers[0].RestartPolicy, p.Status.InitContainerStatuses = ptr.To(corev1.ContainerRestartPolicyNever), nil
+		}), "dpu", Failed, "not each of its containers"},
 		"a container has not said how":            {podIn("Succeeded", well, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), "dpu", Failed, "not each of its containers with exit code 0"},
 		"a container has not ended":               {podIn("Succeeded", well, func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Terminated = nil }), "dpu", Failed, "not each of its containers"},
 		"an init container has not said how":      {podIn("Succeeded", well, func(p *corev1.Pod) { p.Status.InitContainerStatuses = nil }), "dpu", Failed, "not each of its containers"},
