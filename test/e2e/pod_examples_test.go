@@ -192,7 +192,7 @@ var _ = Describe("PaV's own examples", Label("pods"), func() {
 		By("making a bucket for a claim, and using it on two hosts")
 		made := ns.example(ctx, "2-google-cloud-storage-usage-dynamic", ns.inBucket(""))
 		pod := client.ObjectKeyFromObject(made["Pod"])
-		runs(ctx, pod)
+		node := runs(ctx, pod).Spec.NodeName
 		sh(ctx, pod, "echo first > /bucket/text && sync")
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns.name, Name: made["PersistentVolumeClaim"].GetName()}}
 		pv := bound(ctx, claim)
@@ -202,7 +202,8 @@ var _ = Describe("PaV's own examples", Label("pods"), func() {
 			return string(b), err
 		}
 		Eventually(content).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal("first\n"))
-		other := ns.pod(ctx, "other", "", claim)
+		elsewhere := slices.DeleteFunc(bed.Nodes(), func(n string) bool { return n == node })
+		other := ns.pod(ctx, "other", elsewhere[0], claim)
 		runs(ctx, other)
 		Expect(sh(ctx, other, "cat /data-%s/text", claim.Name)).To(Equal("first\n"))
 

@@ -13,8 +13,8 @@ const (
 	// volumes of a pod back once none of its containers runs, and what is staged over the volume of a claim is of no
 	// use without that.
 	HoldName = "pav-hold"
-	// DefaultHoldImage does nothing until it is told to end. Nodes have it, since it is what keeps the namespaces of
-	// pods in containerd and CRI-O.
+	// DefaultHoldImage does nothing until it is told to end. It is Kubernetes' own, with which container runtimes keep
+	// the namespaces of pods.
 	DefaultHoldImage = "registry.k8s.io/pause:3.10.1"
 	// holdUser is the user of that image.
 	holdUser = 65535
