@@ -205,6 +205,8 @@ func (p plane) apiserverProcess(audit string) Process {
 		"--requestheader-username-headers=X-Remote-User",
 		"--proxy-client-cert-file=" + key("front-proxy.crt"), "--proxy-client-key-file=" + key("front-proxy.key"),
 		"--allow-privileged=true", "--profiling=false", "--endpoint-reconciler-type=master-count",
+		// Webhooks in pods are asked at the addresses of the pods: there is no kube-proxy.
+		"--enable-aggregator-routing=true",
 		"--audit-policy-file=" + auditPolicy(), "--audit-log-path=" + audit, "--audit-log-maxsize=4096",
 	}}
 }

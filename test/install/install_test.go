@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,19 +32,24 @@ const (
 	hanging     = "### What hangs"
 )
 
-// settled waits until each Deployment and DaemonSet of Moor's namespace runs as it is wanted.
+// settled waits until each Deployment and DaemonSet of the chart's releases runs as it is wanted.
 func settled(ctx context.Context) {
 	GinkgoHelper()
-	for cluster, c := range map[string]client.Client{"host": clients.Host, "DPU": clients.DPU} {
-		Eventually(func(ctx context.Context) error { return unsettled(ctx, c) }).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
-			Should(Succeed(), "what is installed in the %s cluster runs", cluster)
+	for _, c := range []client.Client{clients.Host, clients.DPU} {
+		settledIn(ctx, c, kit.Namespace)
 	}
 }
 
-func unsettled(ctx context.Context, c client.Client) error {
+// settledIn waits until each of a namespace does.
+func settledIn(ctx context.Context, c client.Client, namespace string) {
+	GinkgoHelper()
+	Eventually(unsettled).WithContext(ctx).WithArguments(c, namespace).WithTimeout(patience).WithPolling(tick).Should(Succeed(), "what is installed runs")
+}
+
+func unsettled(ctx context.Context, c client.Client, namespace string) error {
 	var deployments appsv1.DeploymentList
 	var daemons appsv1.DaemonSetList
-	if err := errors.Join(c.List(ctx, &deployments, client.InNamespace(kit.Namespace)), c.List(ctx, &daemons, client.InNamespace(kit.Namespace))); err != nil {
+	if err := errors.Join(c.List(ctx, &deployments, client.InNamespace(namespace)), c.List(ctx, &daemons, client.InNamespace(namespace))); err != nil {
 		return err
 	}
 	if len(deployments.Items)+len(daemons.Items) == 0 {
@@ -52,22 +58,22 @@ func unsettled(ctx context.Context, c client.Client) error {
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
 		if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != *d.Spec.Replicas || s.AvailableReplicas != s.UpdatedReplicas || s.Replicas != s.UpdatedReplicas {
-			return fmt.Errorf("Deployment %s: %+v\n%s", d.Name, s, story(ctx, c))
+			return fmt.Errorf("Deployment %s: %+v\n%s", d.Name, s, story(ctx, c, namespace))
 		}
 	}
 	for i := range daemons.Items {
 		d := &daemons.Items[i]
 		if s := d.Status; s.ObservedGeneration != d.Generation || s.DesiredNumberScheduled == 0 || s.UpdatedNumberScheduled != s.DesiredNumberScheduled || s.NumberAvailable != s.DesiredNumberScheduled {
-			return fmt.Errorf("DaemonSet %s: %+v\n%s", d.Name, s, story(ctx, c))
+			return fmt.Errorf("DaemonSet %s: %+v\n%s", d.Name, s, story(ctx, c, namespace))
 		}
 	}
 	return nil
 }
 
-// story is that of each pod of Moor's that is not ready.
-func story(ctx context.Context, c client.Client) string {
+// story is that of each pod of a namespace that is not ready.
+func story(ctx context.Context, c client.Client, namespace string) string {
 	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(kit.Namespace)); err != nil {
+	if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return err.Error()
 	}
 	var out strings.Builder
@@ -184,6 +190,8 @@ var _ = Describe("the chart", Ordered, func() {
 		Expect(Complete(content, lines)).To(Succeed())
 	}, NodeTimeout(3*patience))
 
+	It("has pods as another vendor of DPUs, by their manifests", podsAsVendor, NodeTimeout(3*patience))
+
 	It("leaves volumes and data when it is uninstalled, and goes on with them when it is installed again", func(ctx context.Context) {
 		before := writes(ctx, "writer")
 		follow(ctx, thePrograms, nil)
@@ -220,7 +228,7 @@ var _ = Describe("the chart", Ordered, func() {
 		follow(ctx, theVolumes, nil)
 		follow(ctx, thePrograms, nil)
 		follow(ctx, everything, nil)
-		noKinds(ctx)
+		noKinds(ctx, "storage.moor.dev", "storage.dpu.nvidia.com")
 		files, err := bed.Exec(ctx, bed.DPUs()[0], "sh", "-ec", "ls "+localTarget+" | grep '[.]img$' || true")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(files)).To(BeEmpty(), "the vendor has removed all volumes")
@@ -234,12 +242,12 @@ var _ = Describe("the chart", Ordered, func() {
 		follow(ctx, thePrograms, nil)
 		follow(ctx, everything, nil)
 		follow(ctx, hanging, nil)
-		noKinds(ctx)
+		noKinds(ctx, "storage.moor.dev", "storage.dpu.nvidia.com")
 	}, NodeTimeout(3*patience))
 })
 
-// noKinds waits until no CRD of Moor's is left in either cluster.
-func noKinds(ctx context.Context) {
+// noKinds waits until no CRD of some API groups is left in either cluster.
+func noKinds(ctx context.Context, groups ...string) {
 	GinkgoHelper()
 	for _, c := range []client.Client{clients.Host, clients.DPU} {
 		Eventually(func(ctx context.Context) ([]string, error) {
@@ -247,7 +255,7 @@ func noKinds(ctx context.Context) {
 			err := c.List(ctx, &all)
 			var left []string
 			for i := range all.Items {
-				if g := all.Items[i].Spec.Group; g == "storage.moor.dev" || g == "storage.dpu.nvidia.com" {
+				if slices.Contains(groups, all.Items[i].Spec.Group) {
 					left = append(left, all.Items[i].Name)
 				}
 			}

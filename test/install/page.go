@@ -16,9 +16,10 @@ type Step struct {
 // clusters are the comments by which a page says for which cluster the lines after it are.
 var clusters = map[string][]string{"# host cluster": {"host"}, "# DPU cluster": {"dpu"}, "# each cluster": {"host", "dpu"}}
 
-// Steps are the shell commands below a heading of a page, in their order. Each block begins
-// with a comment that says for which cluster it is.
-func Steps(page, heading string) ([]Step, error) {
+// Steps are the shell commands below a heading of a page, in their order. Blocks of a page about two
+// clusters begin with a comment that says for which one they are; cluster is that of the commands of
+// a page about one, and else "".
+func Steps(page, heading, cluster string) ([]Step, error) {
 	_, section, found := strings.Cut("\n"+page, "\n"+heading+"\n")
 	if !found {
 		return nil, fmt.Errorf("read a page: it has no heading %q", heading)
@@ -27,7 +28,7 @@ func Steps(page, heading string) ([]Step, error) {
 	if end := strings.Index(section, "\n"+level+" "); end >= 0 {
 		section = section[:end]
 	}
-	out, err := stepsOf(section)
+	out, err := stepsOf(section, cluster)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %q of a page: %w", heading, err)
@@ -37,8 +38,8 @@ func Steps(page, heading string) ([]Step, error) {
 	return out, nil
 }
 
-// stepsOf are the shell commands of a section.
-func stepsOf(section string) ([]Step, error) {
+// stepsOf are the shell commands of a section, without a comment those of cluster.
+func stepsOf(section, cluster string) ([]Step, error) {
 	var out []Step
 	inBlock, current, indent := false, 0, ""
 	for line := range strings.Lines(section) {
@@ -47,6 +48,9 @@ func stepsOf(section string) ([]Step, error) {
 		case trimmed == "```sh" && !inBlock:
 			inBlock, current = true, 0
 			indent, _, _ = strings.Cut(line, "`")
+			if cluster != "" {
+				out, current = append(out, Step{Cluster: cluster}), 1
+			}
 		case !inBlock:
 		case trimmed == "```":
 			inBlock = false

@@ -17,13 +17,17 @@ func TestSteps(t *testing.T) {
 		{"host", "fourth\n"},
 		{"dpu", "fourth\n"},
 	}
-	got, err := Steps(page, "## One")
+	got, err := Steps(page, "## One", "")
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
 	for heading, words := range map[string]string{"## Two": "no cluster", "## Three": "no commands", "## Four": "no heading"} {
-		if got, err := Steps(page, heading); err == nil || !strings.Contains(err.Error(), words) {
+		if got, err := Steps(page, heading, ""); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v, %v; want %q", heading, got, err, words)
 		}
+	}
+	got, err = Steps(page, "## Two", "host")
+	if diff := cmp.Diff([]Step{{"host", "no cluster\n"}}, got); diff != "" || err != nil {
+		t.Errorf("a page about one cluster: %v %s", err, diff)
 	}
 }

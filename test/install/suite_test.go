@@ -42,9 +42,10 @@ const (
 	localTarget = "/var/lib/moor/local"
 )
 
-// moorImages are those that the chart's releases and the reference vendor's manifests name.
+// moorImages are those that the chart's releases and the manifests beside it name.
 var moorImages = []string{
 	"snap-host-controller", "snap-csi-plugin-controller", "snap-csi-plugin-node", "snap-controller", "snap-node-driver", "snap-external-attacher", "local-vendor",
+	"pod-provisioner",
 }
 
 // sidecars are Kubernetes' own programs of the manifests, by image.
@@ -52,13 +53,17 @@ var sidecars = map[string]string{
 	"csi-provisioner": "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0",
 	"csi-resizer":     "registry.k8s.io/sig-storage/csi-resizer:v2.2.0",
 	"csi-attacher":    "registry.k8s.io/sig-storage/csi-attacher:v4.12.0",
+	snapshotter:       "registry.k8s.io/sig-storage/csi-snapshotter:v8.6.0",
 }
+
+const snapshotter = "csi-snapshotter"
 
 var (
 	bed     *devcluster.Cluster
 	clients kit.Clients
-	// tools has helm, work is where commands of the page run.
+	// tools has helm and csi-snapshotter, work is where commands of the pages run.
 	tools, work string
+	snapshots   kubebuild.SnapshotterManifests
 )
 
 func TestInstall(t *testing.T) { specs.Run(t, "Moor as it is installed", nil) }
@@ -75,6 +80,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	tools, work = filepath.Join(cache, "install", "tools"), GinkgoT().TempDir()
 	Expect(os.MkdirAll(tools, 0o755)).To(Succeed())
 	Expect(shell(ctx, bed.Root(), "go -C hack/chart build -o "+tools+"/ helm.sh/helm/v3/cmd/helm")).To(Succeed())
+	snapshots, err = kubebuild.Snapshotter(ctx, bed.Root(), tools, GinkgoWriter) // a bed without Moor has none
+	Expect(err).NotTo(HaveOccurred())
 	for _, name := range []string{"deploy", "crds"} {
 		Expect(os.Symlink(filepath.Join(bed.Root(), name), filepath.Join(work, name))).To(Succeed())
 	}
@@ -104,6 +111,9 @@ func loadImages(ctx context.Context, directory string) {
 	}
 	for name, reference := range sidecars {
 		content, err := os.ReadFile(filepath.Join(bed.KubeBinDir(), name))
+		if name == snapshotter {
+			content, err = os.ReadFile(filepath.Join(tools, name))
+		}
 		Expect(err).NotTo(HaveOccurred())
 		Expect(bed.LoadImage(ctx, name, ociimage.Image{
 			Names: []string{reference}, Entrypoint: []string{"/" + name}, Files: []ociimage.File{{Path: "/" + name, Content: content, Mode: 0o755}},
@@ -167,13 +177,19 @@ func withEmulation(step Step) string {
 	return strings.ReplaceAll(step.Script, "--set cluster=host", "--set cluster=host -f emulated.yaml")
 }
 
-// follow runs the commands below a heading of the page, each with access to its cluster; change,
+// follow runs the commands below a heading of docs/installing.md, each with access to its cluster; change,
 // if it is not nil, makes others of them.
 func follow(ctx context.Context, heading string, change func(Step) string) {
 	GinkgoHelper()
-	page, err := os.ReadFile(filepath.Join(bed.Root(), "docs", "installing.md"))
+	followOn(ctx, "installing.md", heading, "", change)
+}
+
+// followOn runs those of any page; cluster is as Steps has it.
+func followOn(ctx context.Context, page, heading, cluster string, change func(Step) string) {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(bed.Root(), "docs", page))
 	Expect(err).NotTo(HaveOccurred())
-	steps, err := Steps(string(page), heading)
+	steps, err := Steps(string(text), heading, cluster)
 	Expect(err).NotTo(HaveOccurred())
 	for _, step := range steps {
 		script := step.Script

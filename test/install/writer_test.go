@@ -28,10 +28,15 @@ const appendLines = `i=0; while echo $i | dd of=` + journal + ` oflag=append con
 
 func claim(ctx context.Context, name string) {
 	GinkgoHelper()
+	claimOf(ctx, name, "snap-nvme")
+}
+
+func claimOf(ctx context.Context, name, class string) {
+	GinkgoHelper()
 	Expect(clients.Host.Create(ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("snap-nvme"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
 		},
 	})).To(Succeed())

@@ -99,7 +99,7 @@ func loadUbuntu(ctx context.Context, c *devcluster.Cluster) error {
 // deploy applies the manifests and starts the processes, which it returns.
 func (s podSite) deploy(ctx context.Context, c *devcluster.Cluster, in client.Client) ([]devcluster.Process, error) {
 	objects, err := kit.ReadManifests(filepath.Join(c.Root(), "crds", "pav"), filepath.Join(c.Root(), "deploy", "pav"))
-	if err == nil { // the API servers of the bed reach no Services
+	if err == nil { // no Service leads to a process that is no pod
 		err = kit.WebhooksAt(net.JoinHostPort(layout.HubIP, s.webhookPort), objects)
 	}
 	if err == nil {
