@@ -219,7 +219,7 @@ bench() {
 	[ -n "$wanted" ] || { controller=("") node=(failover) recorded=yes epochs=(epochs) pods=(podvolumes) dpupods=(podvolumes.dpu) kept=(failover.snap_killed_with_state); }
 	for name in ${wanted//,/ }; do
 		case "$name" in
-		extender* | journal*) bedless+=("$name") ;;
+		extender* | journal* | podvolumes.templates*) bedless+=("$name") ;;
 		failover.recorded*) recorded=yes ;;
 		failover.snap_killed_*) kept+=("$name") ;;
 		epochs*) epochs+=("$name") ;;

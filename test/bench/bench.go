@@ -72,6 +72,8 @@ func measures(result string) []string {
 		return []string{"go.mod", "pkg/scheduler", "pkg/placement", "cmd/scheduler-extender", "deploy/scheduler"}
 	case strings.HasPrefix(result, "journal."):
 		return []string{"go.mod", "pkg/node/dpu/journal"}
+	case strings.HasPrefix(result, "podvolumes.templates"):
+		return []string{"go.mod", "api/pav", "internal/jinja", "pkg/provisioner/pods"}
 	}
 	return []string{"go.mod", "api", "cmd", "crds", "deploy", "hack/kube", "internal", "pkg", "reference", "test/devcluster"}
 }
@@ -86,6 +88,7 @@ func inProcess() []suite {
 		{names: []string{"extender.http.5000", "extender.http.5000.rate"}, run: (*bench).overHTTP},
 		{names: []string{"extender.replica_node_chosen"}, run: (*bench).replicaNode},
 		{names: []string{"journal.write"}, run: (*bench).journalWrite},
+		{names: []string{"podvolumes.templates"}, run: (*bench).podTemplates},
 	}
 }
 
@@ -118,6 +121,7 @@ func onBed() []suite {
 		{names: []string{"epochs.attach.single", "epochs.detach.single"}, run: (*bench).attachUnderEpochs, on: fencing},
 		{names: []string{"epochs.failover.path_cut"}, run: (*bench).pathCut, on: fencing},
 		{names: []string{"podvolumes.new_volume", "podvolumes.bound50.all"}, run: (*bench).podVolumes, on: podded},
+		{names: []string{"podvolumes.rss.controller", "podvolumes.rss.node"}, run: (*bench).podVolumesMany, on: podded},
 		{names: []string{"podvolumes.dpu.new_volume"}, run: (*bench).podVolumesOfDPUs, on: dpuPodded},
 		{names: []string{"rss.", "list.volumes1000"}, run: (*bench).many},
 	}

@@ -65,19 +65,28 @@ func (b *bench) attachAll(ctx context.Context) error {
 // memory measures the resident memory of every process of Moor. Processes that
 // run on every host or DPU share one result, whose name begins with prefix.
 func (b *bench) memory(ctx context.Context, prefix string) error {
-	samples := map[string][]float64{}
-	for range looks {
-		if err := b.readMemory(samples); err != nil {
-			return err
-		}
-		if err := pause(ctx, lookApart); err != nil {
-			return err
-		}
+	samples, err := b.lookAtMemory(ctx)
+	if err != nil {
+		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(samples)) {
 		b.series(prefix+name, results.Megabytes, results.Worst).add(samples[name]...)
 	}
 	return nil
+}
+
+// lookAtMemory reads the memory of every process of Moor several times, by the names that processes share.
+func (b *bench) lookAtMemory(ctx context.Context) (map[string][]float64, error) {
+	samples := map[string][]float64{}
+	for range looks {
+		if err := b.readMemory(samples); err != nil {
+			return nil, err
+		}
+		if err := pause(ctx, lookApart); err != nil {
+			return nil, err
+		}
+	}
+	return samples, nil
 }
 
 // listing measures how long it takes to list all volumes.

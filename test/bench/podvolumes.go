@@ -58,6 +58,30 @@ func (b *bench) podVolumes(ctx context.Context) error {
 	return nil
 }
 
+// podVolumesMany measures the memory of pod-provisioner with many volumes, for none of which a pod runs.
+func (b *bench) podVolumesMany(ctx context.Context) error {
+	if err := b.makeNamespace(ctx); err != nil {
+		return err
+	}
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: podClass}, Provisioner: podClass}
+	remove, err := b.podProvisioner(ctx, b.clients.Host, class)
+	defer remove()
+	if err != nil {
+		return err
+	}
+	if _, err := b.bindClaims(ctx, b.options.volumes); err != nil {
+		return err
+	}
+	samples, err := b.lookAtMemory(ctx)
+	if err != nil {
+		return err
+	}
+	for process, name := range map[string]string{"pod-provisioner": "podvolumes.rss.controller", "pod-provisioner-host": "podvolumes.rss.node"} {
+		b.series(name, results.Megabytes, results.Worst).add(samples[process]...)
+	}
+	return b.dropClaims(ctx)
+}
+
 // podVolumesOfDPUs measures volumes that pods on DPUs stage: from the creation of a claim and a pod until the pod runs
 // with what its DPU shows by virtio-fs. The starts are spread over the kubelet's period, as those of pods.
 func (b *bench) podVolumesOfDPUs(ctx context.Context) error {
@@ -126,11 +150,20 @@ func (b *bench) podProvisioner(ctx context.Context, c client.Client, class *stor
 
 // bindCrowd measures until a crowd of claims that are made at once have their volumes, and removes them.
 func (b *bench) bindCrowd(ctx context.Context) (time.Duration, error) {
-	begin := time.Now()
-	if err := each(crowd, func(i int) error { return b.clients.Host.Create(ctx, claimOf(fmt.Sprintf("crowd-%d", i), podClass)) }); err != nil {
-		return 0, fmt.Errorf("make %d claims: %w", crowd, err)
+	took, err := b.bindClaims(ctx, crowd)
+	if err != nil {
+		return 0, err
 	}
-	err := kit.Until(ctx, fmt.Sprintf("%d claims are bound", crowd), func(ctx context.Context) (bool, error) {
+	return took, b.dropClaims(ctx)
+}
+
+// bindClaims measures until so many claims that are made at once have their volumes.
+func (b *bench) bindClaims(ctx context.Context, n int) (time.Duration, error) {
+	begin := time.Now()
+	if err := each(n, func(i int) error { return b.clients.Host.Create(ctx, claimOf(fmt.Sprintf("crowd-%d", i), podClass)) }); err != nil {
+		return 0, fmt.Errorf("make %d claims: %w", n, err)
+	}
+	err := kit.Until(ctx, fmt.Sprintf("%d claims are bound", n), func(ctx context.Context) (bool, error) {
 		var list corev1.PersistentVolumeClaimList
 		err := b.clients.Host.List(ctx, &list, client.InNamespace(namespace))
 		bound := 0
@@ -139,14 +172,15 @@ func (b *bench) bindCrowd(ctx context.Context) (time.Duration, error) {
 				bound++
 			}
 		}
-		return bound == crowd, err
+		return bound == n, err
 	})
-	took := time.Since(begin)
-	if err != nil {
-		return 0, err
-	}
+	return time.Since(begin), err
+}
+
+// dropClaims removes all claims, and waits until their volumes are gone.
+func (b *bench) dropClaims(ctx context.Context) error {
 	if err := b.clients.Host.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(namespace)); err != nil {
-		return 0, fmt.Errorf("remove the claims: %w", err)
+		return fmt.Errorf("remove the claims: %w", err)
 	}
-	return took, b.volumesGone(ctx, "the volumes of the claims are gone")
+	return b.volumesGone(ctx, "the volumes of the claims are gone")
 }

@@ -177,6 +177,7 @@ func TestStepsBench(t *testing.T) {
 		{"podvolumes.dpu", []string{dpuPods, "--only=podvolumes.dpu"}},
 		{"epochs", []string{epochs, "--only=epochs"}},
 		{"podvolumes.new_volume", []string{pods, "--only=podvolumes.new_volume"}},
+		{"podvolumes.templates", []string{"--only=podvolumes.templates"}},
 		{"rss", []string{controller, "--only=rss"}},
 		{"extender", []string{"--only=extender"}},
 		{"journal", []string{"--only=journal"}},
