@@ -106,7 +106,9 @@ func exampleProvisioner(file string) (*pods.Provisioner, error) {
 
 // templateContexts are what templates read: of a claim, and of its volume on a node.
 func templateContexts() (dynamic, staging pods.Context, err error) {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "claim", UID: "uid"}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "claim", UID: "uid", Annotations: map[string]string{"crypt/secretName": "key", "crypt/underlyingClaimName": "device"},
+	}}
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Parameters: templateParameters}
