@@ -40,6 +40,18 @@ var survivors = map[string]map[string]string{
 		"reader.go Reader.reaches: err != nil: dropped":              notFound,
 		`reader.go Reader.reaches: node.Spec.DPUName == "": dropped`: "no DPU is ever heard by the empty name, so it is no witness either",
 	},
+	"pkg/controller/failover/powerproof": {
+		"connect.go Keeper.ofDevice: err != nil: dropped":                     notFound,
+		"connect.go Keeper.secret: err != nil: dropped":                       notFound,
+		"keeper.go Keeper.find: err != nil: dropped":                          notFound,
+		"keeper.go Keeper.Ask: err != nil: dropped":                           notFound,
+		"keeper.go Keeper.Release: err != nil: dropped":                       notFound,
+		"step.go Keeper.Reconcile: err != nil: dropped":                       notFound,
+		"keeper.go New: make(chan event.GenericEvent, 1024): 1024 is 1025":    "how much room a channel has is no rule: what does not fit is told again by the next question",
+		"keeper.go New: make(chan event.GenericEvent, 1024): 1024 is 1025 #2": "how much room a channel has is no rule: what does not fit is told again by the next question",
+		"step.go workers: workers = 16: 16 is 17":                             "how many machines are asked at once is no rule",
+		"step.go Keeper.turn: return session{}, false, left: false is true":   "while a step has time, nothing else is looked at",
+	},
 	"pkg/controller/pods/helper": {
 		"judge.go Case.report: c.Report.PodUID == \"\": dropped": "a record without a UID is judged without a report",
 	},

@@ -1,14 +1,20 @@
 package powerproof
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // TestConfig: a BMC of our own object, with what its Secret has; and what is told where
@@ -40,9 +46,50 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	s := newKit(t, func(p *moorv1alpha1.PowerControlSpec) { p.Host = nil })
-	if _, err := s.k.config(t.Context(), s.control(), theHost); err == nil || !strings.Contains(err.Error(), "has no BMC of the host") {
-		t.Errorf("no BMC: %v", err)
+	none := func(p *moorv1alpha1.PowerControlSpec) { p.Host, p.DPU = nil, nil }
+	for of, s := range map[machine]*kit{theHost: newKit(t, none, byDevice), theDPU: newKit(t, none)} {
+		if _, err := s.k.config(t.Context(), s.control(), of); err == nil || !strings.Contains(err.Error(), "has no BMC of the "+string(of)) {
+			t.Errorf("no BMC of the %s: %v", of, err)
+		}
+	}
+}
+
+// TestOwnCertificate: a BMC that asks for one is shown the client's own, of the Secret.
+func TestOwnCertificate(t *testing.T) {
+	s := newKit(t)
+	s.Host.Remove(secret("bmc", nil))
+	s.Host.Add(secret("bmc", pair(t)))
+	if got, err := s.k.config(t.Context(), s.control(), theHost); err != nil || got.Certificate == nil {
+		t.Errorf("shown is %v, %v", got.Certificate, err)
+	}
+}
+
+// pair is what the Secret of a BMC holds that asks for a certificate.
+func pair(t *testing.T) map[string]string {
+	t.Helper()
+	cert, key, err := certutil.GenerateSelfSignedCertKey("bmc", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"username": "root", "password": "s3cret", "tls.crt": string(cert), "tls.key": string(key)}
+}
+
+// TestRefusedReads: a right that is missing is told with what gives it, and any other failure as it is.
+func TestRefusedReads(t *testing.T) {
+	secrets := schema.GroupResource{Resource: "secrets"}
+	for words, fails := range map[string]error{
+		"apply deploy/host/power":         apierrors.NewForbidden(secrets, "bmc", nil),
+		"read what the BMC is reached by": errors.New("no answer"),
+	} {
+		s := newKit(t)
+		s.k.o.Host.Live = interceptor.NewClient(s.Host.Direct, interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return fails
+			},
+		})
+		if _, err := s.k.config(t.Context(), s.control(), theHost); !errors.Is(err, fails) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, want %q", err, words)
+		}
 	}
 }
 
@@ -63,25 +110,21 @@ func TestDPUDevice(t *testing.T) {
 		"no such DPUDevice":                {nil, nil, nil, "", "DPUDevice card of a BMC is not in namespace"},
 		"no password at all":               {spec, nil, nil, "", "Secret bmc-shared-password of a BMC is not"},
 		"an IPv6 address is put in braces": {map[string]any{"serialNumber": "MT1", "bmcIp": "fd00::1"}, nil, map[string]map[string]string{dpfPassword: shared}, "https://[fd00::1]:443 root shared MT1", ""},
+		"a CA under the other key":         {spec, nil, map[string]map[string]string{dpfPassword: shared, dpfCA: {"tls.crt": "ca"}}, "https://10.0.0.1:443 root shared MT1", ""},
+		"no CA":                            {spec, nil, map[string]map[string]string{dpfPassword: shared, dpfCA: nil}, "", "Secret dpf-provisioning-ca-secret of a BMC is not"},
+		"no key of DPF's own":              {spec, nil, map[string]map[string]string{dpfPassword: shared, dpfClient: nil}, "", "Secret dpf-provisioning-redfish-client-secret of a BMC is not"},
+		"a key of DPF's that is none":      {spec, nil, map[string]map[string]string{dpfPassword: shared, dpfClient: {"tls.crt": "s3cret"}}, "", "no certificate and its key"},
 	} {
-		s := newKit(t, func(p *moorv1alpha1.PowerControlSpec) {
-			p.DPU, p.DPUDevice = nil, &moorv1alpha1.DPUDeviceBMC{Name: "card", Username: "root"}
-		})
-		s.Host.Add(secret(dpfCA, map[string]string{"ca.crt": "ca"}), secret(dpfClient, nil))
-		for name, data := range c.secrets {
-			s.Host.Add(secret(name, data))
+		s := newKit(t, byDevice)
+		secrets := map[string]map[string]string{dpfCA: {"ca.crt": "ca"}, dpfClient: {}}
+		maps.Copy(secrets, c.secrets)
+		for name, data := range secrets {
+			if data != nil {
+				s.Host.Add(secret(name, data))
+			}
 		}
 		if c.spec != nil {
-			device := &unstructured.Unstructured{Object: map[string]any{"spec": c.spec}}
-			if c.status != nil {
-				device.Object["status"] = c.status
-			}
-			device.SetGroupVersionKind(dpuDevice)
-			device.SetNamespace(kubetest.HostNamespace)
-			device.SetName("card")
-			if err := s.Host.Direct.Create(t.Context(), device); err != nil {
-				t.Fatal(err)
-			}
+			s.device(c.spec, c.status)
 		}
 		got, err := s.k.config(t.Context(), s.control(), theDPU)
 		if (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {

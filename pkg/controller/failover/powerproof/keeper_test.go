@@ -192,6 +192,7 @@ func TestChoose(t *testing.T) {
 		"host lives, DPU silent, one power":  {poweredByHost, false, true, theDPU, ""},
 		"host lives, DPU silent, the host's": {hostAlone, false, true, "", "no BMC that may be asked now"},
 		"host lives, DPU heard":              {poweredByHost, false, false, "", "neither is touched"},
+		"no BMC, DPU heard":                  {none, true, false, "", "no BMC that may be asked now"},
 		"no BMC":                             {none, true, true, "", "no BMC that may be asked now"},
 	} {
 		s := newKit(t)
@@ -288,12 +289,13 @@ func TestDone(t *testing.T) {
 		end  func(s *kit)
 		want string
 	}{
-		"done":                 {func(s *kit) { s.k.Done("a", s.q.Claim) }, ""},
-		"another is done":      {func(s *kit) { s.k.Done("a", "other") }, "off"},
-		"forgotten":            {func(s *kit) { s.k.Forget("a") }, ""},
-		"another is forgotten": {func(s *kit) { s.k.Forget("b") }, "off"},
-		"not asked again":      {func(s *kit) { s.Step(asksNow + time.Second) }, ""},
-		"asked a moment ago":   {func(s *kit) { s.Step(asksNow) }, "off"},
+		"done":                             {func(s *kit) { s.k.Done("a", s.q.Claim) }, ""},
+		"another is done":                  {func(s *kit) { s.k.Done("a", "other") }, "off"},
+		"of a host that was not asked for": {func(s *kit) { s.k.Done("b", s.q.Claim) }, "off"},
+		"forgotten":                        {func(s *kit) { s.k.Forget("a") }, ""},
+		"another is forgotten":             {func(s *kit) { s.k.Forget("b") }, "off"},
+		"not asked again":                  {func(s *kit) { s.Step(asksNow + time.Second) }, ""},
+		"asked a moment ago":               {func(s *kit) { s.Step(asksNow) }, "off"},
 	} {
 		s := newKit(t, poweredByHost)
 		s.ask()

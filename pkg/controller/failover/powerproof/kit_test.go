@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,15 +27,15 @@ type machineOf struct {
 	is  power.Reading
 	// asked are its requests, in order.
 	asked []string
-	// fails is what all calls answer, and refuses what requests do.
-	fails, refuses error
+	// fails is what all calls answer, unreadable what readings do, and refuses what requests do.
+	fails, unreadable, refuses error
 	// idle: it accepts and does nothing.
 	idle bool
 }
 
 func (m *machineOf) Read(context.Context) (power.Reading, error) {
 	m.is.At = m.kit.Clock.Now()
-	return m.is, m.fails
+	return m.is, errors.Join(m.fails, m.unreadable)
 }
 
 func (m *machineOf) do(what string, change func()) error {
@@ -72,7 +73,13 @@ type kit struct {
 	heard time.Time
 	// q is what is asked.
 	q Question
+	// connectFails is what connecting answers, and connected is called when it is done; nil: neither.
+	connectFails error
+	connected    func()
 }
+
+// request is for the one host.
+var request = ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "a"}}
 
 func newKit(t *testing.T, change ...func(*moorv1alpha1.PowerControlSpec)) *kit {
 	s := &kit{Clusters: kubetest.New(t), t: t, q: Question{Host: "a", DPU: "dpu-a", Claim: "vol", Epoch: 4, MayOff: true, MayReset: true}}
@@ -97,6 +104,26 @@ func secret(name string, data map[string]string) *corev1.Secret {
 	return out
 }
 
+// device adds the DPUDevice "card".
+func (s *kit) device(spec, status map[string]any) {
+	s.t.Helper()
+	device := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	if status != nil {
+		device.Object["status"] = status
+	}
+	device.SetGroupVersionKind(dpuDevice)
+	device.SetNamespace(kubetest.HostNamespace)
+	device.SetName("card")
+	if err := s.Host.Direct.Create(s.t.Context(), device); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// byDevice has the BMC of the DPU known by DPF's object.
+func byDevice(s *moorv1alpha1.PowerControlSpec) {
+	s.DPU, s.DPUDevice = nil, &moorv1alpha1.DPUDeviceBMC{Name: "card", Username: "root"}
+}
+
 func poweredByHost(s *moorv1alpha1.PowerControlSpec) { s.DPUPower = moorv1alpha1.DPUPowerHost }
 
 // restart makes a keeper that remembers nothing.
@@ -106,6 +133,12 @@ func (s *kit) restart() {
 		Silent: func(string) time.Time { return s.heard },
 		Connect: func(c redfish.Config) (power.Machine, error) {
 			s.configs = append(s.configs, c)
+			if s.connected != nil {
+				s.connected()
+			}
+			if s.connectFails != nil {
+				return nil, s.connectFails
+			}
 			if c.Endpoint == "https://host" {
 				return s.host, nil
 			}
@@ -142,8 +175,27 @@ func (s *kit) ask() *writer.Power {
 }
 
 func (s *kit) step() error {
-	_, err := s.k.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "a"}})
+	_, err := s.k.Reconcile(s.t.Context(), request)
 	return err
+}
+
+// meanwhile changes the question while a BMC is asked.
+func (s *kit) meanwhile(change func()) {
+	s.connected = func() {
+		s.connected = nil
+		change()
+		s.ask()
+	}
+}
+
+// asking lets a time pass in which it is asked, and asks no BMC.
+func (s *kit) asking(d time.Duration) {
+	s.t.Helper()
+	for end := s.Clock.Now().Add(d); s.Clock.Now().Before(end); {
+		s.ask()
+		s.Step(min(10*time.Second, end.Sub(s.Clock.Now())))
+	}
+	s.ask()
 }
 
 // run lets seconds pass in which it is asked, and asks its BMCs, and returns what is known

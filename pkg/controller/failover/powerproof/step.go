@@ -52,15 +52,13 @@ func (k *Keeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{RequeueAfter: wait}, nil
 	case released && control.Status.HostOff != nil:
 		return k.giveBack(ctx, control)
-	case s.round == nil && !s.active:
-		return ctrl.Result{}, nil
 	}
 	way := choose(control.Spec, s.question)
 	if way.machine == "" {
-		return ctrl.Result{}, nil // who asks wakes it
+		return ctrl.Result{}, nil // a question wakes it
 	}
 	round, err := k.step(ctx, control, s, way.machine)
-	k.note(req.Name, s.question, round, err)
+	k.note(req.Name, round, err)
 	return ctrl.Result{RequeueAfter: writer.PowerPeriod}, nil
 }
 
@@ -81,11 +79,11 @@ func (k *Keeper) turn(host string) (s session, released bool, wait time.Duration
 }
 
 // note keeps what came of a step.
-func (k *Keeper) note(host string, q Question, r *round, err error) {
+func (k *Keeper) note(host string, r *round, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.sessions[host]
-	if s == nil || s.question.DPU != q.DPU {
+	if s == nil {
 		return
 	}
 	if s.round, s.trouble = r, ""; err != nil {
