@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -73,7 +74,7 @@ func (o *options) controllerManager() (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	scheme, err := kube.NewScheme(clientgoscheme.AddToScheme, moorv1alpha1.AddPodsToScheme, moorv1alpha1.AddDPUToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
+	scheme, err := kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, admissionregistrationv1.AddToScheme, moorv1alpha1.AddPodsToScheme, moorv1alpha1.AddDPUToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
 	if err != nil {
 		return nil, err
 	}

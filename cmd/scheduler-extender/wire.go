@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"os"
 
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,7 +34,7 @@ func (o *options) manager() (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := kube.NewScheme(clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)
+	scheme, err := kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)
 	if err != nil {
 		return nil, err
 	}

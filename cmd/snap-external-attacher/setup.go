@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -57,7 +58,7 @@ func (o *options) manager(driver string) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := kube.NewScheme(clientgoscheme.AddToScheme, storagev1alpha1.AddDPUToScheme)
+	scheme, err := kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme)
 	if err != nil {
 		return nil, err
 	}

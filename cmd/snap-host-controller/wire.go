@@ -8,9 +8,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,11 +57,11 @@ func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Cluste
 	if err != nil {
 		return nil, none, fmt.Errorf("DPU cluster: %w", err)
 	}
-	hostScheme, err := kube.NewScheme(clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)
+	hostScheme, err := kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, policyv1.AddToScheme, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)
 	if err != nil {
 		return nil, none, err
 	}
-	dpuScheme, err := kube.NewScheme(clientgoscheme.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
+	dpuScheme, err := kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
 	if err != nil {
 		return nil, none, err
 	}
