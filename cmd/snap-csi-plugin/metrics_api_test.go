@@ -80,7 +80,7 @@ func TestMetricsAreSecured(t *testing.T) {
 			code        int
 		}{
 			"no token":          {"/metrics", "", http.StatusUnauthorized},
-			"a wrong token":     {"/metrics", reader + "x", http.StatusInternalServerError}, // so says controller-runtime
+			"a wrong token":     {"/metrics", reader + "x", http.StatusUnauthorized},
 			"without the right": {"/metrics", other, http.StatusForbidden},
 			"with the right":    {"/metrics", reader, http.StatusOK},
 			"alive":             {"/healthz", "", http.StatusOK},

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/moor-storage/moor/internal/kube/metricsauth"
 )
 
 // Metrics are the flags of who may read /metrics, with DPF's names.
@@ -46,7 +47,7 @@ func (m *Metrics) Options(address string) metricsserver.Options {
 	if m.Insecure {
 		return o
 	}
-	o.SecureServing, o.CertDir, o.FilterProvider = true, m.CertDir, filters.WithAuthenticationAndAuthorization
+	o.SecureServing, o.CertDir, o.FilterProvider = true, m.CertDir, metricsauth.Filter
 	// Not HTTP/2: a stream is cheap to open and dear to end (CVE-2023-44487).
 	o.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos, c.MinVersion = []string{"http/1.1"}, tls.VersionTLS12 }}
 	return o
