@@ -40,7 +40,7 @@ var targets = []Target{
 	value(4_000).of("podvolumes.new_volume"),
 	value(30_000).of("podvolumes.bound50.all"),
 	value(9_000).of("podvolumes.dpu.new_volume"),
-	Target{}.andP99(1).of("podvolumes.templates"),
+	value(1).of("podvolumes.templates"),
 	value(80).of("podvolumes.rss.controller"),
 	value(80).of("rss."),
 	value(10_000).andP99(16_000).of("failover.host_off.statefulset." + ModeController),
