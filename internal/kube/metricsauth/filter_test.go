@@ -67,7 +67,7 @@ func (s *server) create(ctx context.Context, _ client.WithWatch, o client.Object
 
 // get reads /metrics with an Authorization header.
 func (s *server) get(authorization string) (code int, body string) {
-	req := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	req := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
@@ -158,7 +158,7 @@ func TestOthers(t *testing.T) {
 		t.Errorf("another token: %d", code)
 	}
 	s.allowed = false
-	for _, req := range []*http.Request{httptest.NewRequest(http.MethodPost, "/metrics", nil), httptest.NewRequest(http.MethodGet, "/other", nil)} {
+	for _, req := range []*http.Request{httptest.NewRequest(http.MethodPost, "/metrics", http.NoBody), httptest.NewRequest(http.MethodGet, "/other", http.NoBody)} {
 		req.Header.Set("Authorization", "Bearer good")
 		w := httptest.NewRecorder()
 		s.handler.ServeHTTP(w, req)
