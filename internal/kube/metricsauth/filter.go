@@ -140,7 +140,9 @@ func (r *readers) account(ctx context.Context, of token, secret string) (*authen
 	if review.Status.Authenticated {
 		user = &review.Status.User
 	}
-	r.tokens.Add(of, user, knownFor)
+	if review.Status.Error == "" { // else it may be the API server that could not tell
+		r.tokens.Add(of, user, knownFor)
+	}
 	return user, nil
 }
 

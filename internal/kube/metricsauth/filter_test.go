@@ -26,6 +26,8 @@ type server struct {
 	// unknown and unasked are what the two reviews answer.
 	unknown, unasked error
 	known, allowed   bool
+	// trouble is what the review of a token says of itself.
+	trouble string
 	// denied: though it is allowed by one authorizer, another denies it.
 	denied         bool
 	tokens, rights int
@@ -54,6 +56,7 @@ func (s *server) create(ctx context.Context, _ client.WithWatch, o client.Object
 	case *authenticationv1.TokenReview:
 		s.tokens++
 		o.Status.Authenticated = s.known && o.Spec.Token == "good"
+		o.Status.Error = s.trouble
 		o.Status.User = authenticationv1.UserInfo{Username: "reader", UID: "1", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
 		return s.unknown
 	case *authorizationv1.SubjectAccessReview:
@@ -134,6 +137,7 @@ func TestRemembers(t *testing.T) {
 		"refused, after half a minute": {"Bearer good", func(s *server) { s.allowed = false }, 30*time.Second + 1, 1, 2},
 		"of no one, within a minute":   {"Bearer bad", nil, time.Minute - 1, 1, 0},
 		"of no one, after a minute":    {"Bearer bad", nil, time.Minute + 1, 2, 0},
+		"of no one, or so it seems":    {"Bearer bad", func(s *server) { s.trouble = "no answer of a webhook" }, 0, 2, 0},
 		"no answer about the token":    {"Bearer good", func(s *server) { s.unknown = errors.New("no answer") }, 0, 2, 0},
 		"no answer about the right":    {"Bearer good", func(s *server) { s.unasked = errors.New("no answer") }, 0, 1, 2},
 	} {
