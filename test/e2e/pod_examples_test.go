@@ -46,7 +46,10 @@ open)
   plain=$(wget -q -O - --post-data "$(od -An -v -tx1 "$key" | tr -d ' \n')" "%[1]s/open?name=$name&device=$number&$area")
   mkdir -p /dev/mapper && mknod "/dev/mapper/$name" b "${plain%%:*}" "${plain#*:}" ;;
 close)
-  said=$(wget -q -O - --post-data '' "%[1]s/close?name=$2" 2>&1) && exit 0
+  for try in {1..60}; do # a kubelet lets go of a device a moment after the driver; cryptsetup, too, tries again
+    said=$(wget -q -O - --post-data '' "%[1]s/close?name=$2" 2>&1) && exit 0
+    case $said in *409*) sleep 0.5 ;; *) break ;; esac
+  done
   echo "$said" >&2
   case $said in *404*) exit 4 ;; *) exit 5 ;; esac ;;
 *) exec cryptsetup.real "$@" ;;
