@@ -179,7 +179,13 @@ func (b *bench) bindClaims(ctx context.Context, n int) (time.Duration, error) {
 
 // dropClaims removes all claims, and waits until their volumes are gone.
 func (b *bench) dropClaims(ctx context.Context) error {
-	if err := b.clients.Host.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(namespace)); err != nil {
+	var list corev1.PersistentVolumeClaimList
+	if err := b.clients.Host.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list the claims: %w", err)
+	}
+	// One by one: a request for all of a thousand takes longer than an API server lets it.
+	err := each(len(list.Items), func(i int) error { return client.IgnoreNotFound(b.clients.Host.Delete(ctx, &list.Items[i])) })
+	if err != nil {
 		return fmt.Errorf("remove the claims: %w", err)
 	}
 	return b.volumesGone(ctx, "the volumes of the claims are gone")
