@@ -22,13 +22,10 @@ var _ = Describe("what has manifests alone", func() {
 		followOn(ctx, "pods-as-volumes.md", "## In five minutes", "host", nil)
 		settledIn(ctx, clients.Host, kit.PodsNamespace)
 		Expect(said(ctx, "greeting", "cat /greeting/greeting")).To(Equal("Good morning, greeting\n"))
+		Expect(onHosts("pav", "*", "*")).NotTo(BeEmpty(), "where the staging pod has left the volume")
 		followOn(ctx, "pods-as-volumes.md", "## Removing it", "host", nil)
 		noKinds(ctx, "pav.albertofaria.github.io", "storage.moor.dev")
-		for _, host := range bed.Nodes() {
-			left, err := filepath.Glob(filepath.Join(layout.MachinePath(host, layout.MachineDataDir), "pav", "*", "*"))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(left).To(BeEmpty(), "nothing of a helper pod is left on %s", host)
-		}
+		Expect(onHosts("pav", "*", "*")).To(BeEmpty(), "nothing of a helper pod is left")
 	}, NodeTimeout(3*patience))
 
 	It("has the driver of one machine, by its page, which goes on after its pod has been deleted", func(ctx context.Context) {
@@ -51,15 +48,14 @@ var _ = Describe("what has manifests alone", func() {
 
 		claimOf(ctx, "device", "local-device")
 		pod(ctx, "second", "device", bed.Nodes()[0], "sleep 1000000")
+		Expect(onHosts("local", "*.img")).To(HaveLen(2))
 		for _, name := range []string{"local", "second"} {
 			Expect(clients.Host.Delete(ctx, &corev1.Pod{ObjectMeta: objectMeta(name)})).To(Succeed())
 		}
 		for _, name := range []string{"directory", "device"} {
 			Expect(clients.Host.Delete(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(name)})).To(Succeed())
 		}
-		Eventually(func() ([]string, error) {
-			return filepath.Glob(filepath.Join(layout.MachinePath(bed.Nodes()[0], layout.MachineDataDir), "local", "*.img"))
-		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
+		Eventually(onHosts).WithContext(ctx).WithArguments("local", "*.img").WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
 		run(ctx, "host", "kubectl delete -f deploy/examples/local-driver.yaml\nkubectl delete -f deploy/local/workloads -f deploy/local/snapshots -f deploy/local\n")
 	}, NodeTimeout(3*patience))
 })
@@ -81,12 +77,26 @@ func podsAsVendor(ctx context.Context) {
 	Expect(clients.DPU.List(ctx, &stagings)).To(Succeed())
 	Expect(stagings.Items).To(ConsistOf(HaveField("Spec.NodeName", bed.DPUs()[0])))
 
+	stored := func() ([]string, error) { return filepath.Glob(filepath.Join(layout.TargetSource(), "pav-*")) }
+	Expect(stored()).To(HaveLen(1))
 	Expect(clients.Host.Delete(ctx, &corev1.Pod{ObjectMeta: objectMeta("looped")})).To(Succeed())
 	Expect(clients.Host.Delete(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta("loop")})).To(Succeed())
-	Eventually(func() ([]string, error) { return filepath.Glob(filepath.Join(layout.TargetSource(), "pav-*")) }).WithContext(ctx).
-		WithTimeout(patience).WithPolling(tick).Should(BeEmpty(), "the deletion pod has removed the file")
+	Eventually(stored).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty(), "the deletion pod has removed the file")
 	run(ctx, "host", "kubectl delete -f "+filepath.Join(testdata, "loop-host.yaml")+"\n")
 	run(ctx, "dpu", "kubectl delete -f "+filepath.Join(testdata, "loop-dpu.yaml")+"\nkubectl delete"+manifests+"\n")
+}
+
+// onHosts are the files beneath the data of Moor on all hosts that match a pattern.
+func onHosts(pattern ...string) ([]string, error) {
+	var out []string
+	for _, host := range bed.Nodes() {
+		found, err := filepath.Glob(filepath.Join(append([]string{layout.MachinePath(host, layout.MachineDataDir)}, pattern...)...))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
 }
 
 // said is what a command in a pod's first container prints.

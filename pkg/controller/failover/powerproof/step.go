@@ -78,7 +78,8 @@ func (k *Keeper) turn(host string) (s session, released bool, wait time.Duration
 	return *is, false, 0
 }
 
-// note keeps what came of a step.
+// note keeps what came of a step, whatever is asked by now: of a claim that is being taken back only since then
+// the rule believes no reset of before, and of a host nothing that was read before.
 func (k *Keeper) note(host string, r *round, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
