@@ -14,6 +14,8 @@ export MOOR_NO_SKIP=1
 GO="${GO:-go}"
 # Tests get this long per package; machines of CI are slow at times.
 LIMIT=40m
+# Suites of specs get this long each, from ginkgo, which says what spec was at work then.
+SPECS=(-test.timeout=0 -ginkgo.timeout=70m -ginkgo.no-color -ginkgo.fail-on-empty)
 HUB=/var/lib/moor-dev/machines/hub/var-lib-moor
 NODE=/var/lib/kubelet/plugins/csi.snap.nvidia.com/csi.sock
 
@@ -127,8 +129,8 @@ by_controller() { e2e_on_bed "attach mode controller" -ginkgo.label-filter='!dat
 # live are alarmed; they may take as long as they do.
 e2e_focused() {
 	local mode=${MODE:-controller} more=()
-	[ -z "${SEQUENCES:-}" ] || more+=(-sequences="$SEQUENCES" -test.timeout=0 -ginkgo.timeout=24h)
-	[ -z "${FALSE_ALARMS:-}" ] || more+=(-false-alarms="$FALSE_ALARMS" -test.timeout=0 -ginkgo.timeout=24h)
+	[ -z "${SEQUENCES:-}" ] || more+=(-sequences="$SEQUENCES" -ginkgo.timeout=24h)
+	[ -z "${FALSE_ALARMS:-}" ] || more+=(-false-alarms="$FALSE_ALARMS" -ginkgo.timeout=24h)
 	[ -z "${SEED:-}" ] || more+=(-seed="$SEED")
 	case "$mode" in
 	controller) [ -n "${FOCUS:-}" ] || { up fast --pods && by_controller; return; } ;;
@@ -184,7 +186,7 @@ skew() {
 # there, which has to be of this checkout; else it makes the images itself.
 install_test() {
 	up stock --bare --dpu-pods && plain test -c -tags=e2e -o bin/install.test ./test/install || return
-	part "Moor as it is installed" failures_of in_directory test/install ../../bin/install.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v
+	part "Moor as it is installed" failures_of in_directory test/install ../../bin/install.test "${SPECS[@]}" -ginkgo.v
 }
 
 # images makes what the images hold, for each of ARCH, starts every program of it, and tells how
@@ -278,7 +280,7 @@ sanity_on_bed() {
 	plain run ./test/kit/apply host deploy/examples/storage.yaml || return
 	local access
 	for access in mount block; do
-		part "csi-sanity, $access" failures_of bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty \
+		part "csi-sanity, $access" failures_of bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" "${SPECS[@]}" \
 			-access="$access" -controller="unix://$HUB/csi.sock" -node="unix://$NODE" "$@" || return
 	done
 }
@@ -289,15 +291,15 @@ local_sanity() {
 	local socket=unix:///var/lib/kubelet/plugins/local.csi.moor.dev/csi.sock form access parameter iops
 	for form in "mount kind=device 1000" "block kind=device 1000" "mount kind=directory 0"; do
 		read -r access parameter iops <<<"$form"
-		part "csi-sanity of the local driver, $access, $parameter" failures_of bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color \
-			-ginkgo.fail-on-empty -ginkgo.skip='what csi-sanity does not try' -access="$access" -parameter="$parameter" -iops="$iops" -controller="$socket" -node="$socket" || return
+		part "csi-sanity of the local driver, $access, $parameter" failures_of bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" "${SPECS[@]}" \
+			-ginkgo.skip='what csi-sanity does not try' -access="$access" -parameter="$parameter" -iops="$iops" -controller="$socket" -node="$socket" || return
 	done
 }
 
 # e2e_on_bed NAME FLAGS... runs the end-to-end tests on the bed that is up.
 e2e_on_bed() {
 	plain test -c -tags=e2e -o bin/e2e.test ./test/e2e || return
-	part "e2e, $1" failures_of in_directory test/e2e ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v "${@:2}"
+	part "e2e, $1" failures_of in_directory test/e2e ../../bin/e2e.test "${SPECS[@]}" -ginkgo.v "${@:2}"
 }
 
 in_directory() { (cd "$1" && "${@:2}"); }

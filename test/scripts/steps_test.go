@@ -29,11 +29,11 @@ func TestStepsOnBed(t *testing.T) {
 		},
 		{
 			name: "all of the default mode, the database apart", env: []string{"MODE=controller"},
-			calls: []string{"moor-dev up --kubelet-profile=fast --pods\n", "e2e.test -test.timeout=40m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.label-filter=!database\n", "e2e.test -test.timeout=40m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.label-filter=database\n", "moor-dev down\n"}, end: "all steps passed",
+			calls: []string{"moor-dev up --kubelet-profile=fast --pods\n", "e2e.test -test.timeout=0 -ginkgo.timeout=70m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.label-filter=!database\n", "e2e.test -test.timeout=0 -ginkgo.timeout=70m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.label-filter=database\n", "moor-dev down\n"}, end: "all steps passed",
 		},
 		{
 			name: "sequences of faults", env: []string{"FOCUS=database", "SEQUENCES=5", "SEED=7"},
-			calls: []string{"moor-dev up --kubelet-profile=fast --pods\n", "e2e.test -test.timeout=40m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.focus=database -sequences=5 -test.timeout=0 -ginkgo.timeout=24h -seed=7\n", "moor-dev down\n"}, end: "all steps passed",
+			calls: []string{"moor-dev up --kubelet-profile=fast --pods\n", "e2e.test -test.timeout=0 -ginkgo.timeout=70m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.focus=database -sequences=5 -ginkgo.timeout=24h -seed=7\n", "moor-dev down\n"}, end: "all steps passed",
 		},
 		{
 			name: "in the other mode", env: []string{"MODE=node"},
@@ -41,7 +41,7 @@ func TestStepsOnBed(t *testing.T) {
 		},
 		{
 			name: "all of a mode", env: []string{"MODE=dpu-pods"},
-			calls: []string{"moor-dev up --kubelet-profile=fast --dpu-pods\n", "e2e.test -test.timeout=40m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.label-filter=dpu-pods\n", "moor-dev down\n"}, end: "all steps passed",
+			calls: []string{"moor-dev up --kubelet-profile=fast --dpu-pods\n", "e2e.test -test.timeout=0 -ginkgo.timeout=70m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.label-filter=dpu-pods\n", "moor-dev down\n"}, end: "all steps passed",
 		},
 		{
 			name: "all of a mode, one of which fails", env: []string{"MODE=dpu-pods", "FAIL=^e2e.test"}, code: 2,
