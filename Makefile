@@ -36,7 +36,7 @@ images: ## make what the images hold, for ARCH="amd64 arm64", without docker, an
 
 .PHONY: bin/moor-dev
 bin/moor-dev:
-	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/moor-dev ./test/cmd/moor-dev
+	@CGO_ENABLED=0 $(GO) build -trimpath -tags=grpcnotrace -o bin/moor-dev ./test/cmd/moor-dev
 
 .PHONY: demo
 demo: bin/moor-dev ## two clusters, three hosts with DPUs, a pod that moves with its volumes (root)

@@ -2,6 +2,9 @@
 # build.sh DIR PACKAGE...: builds programs into DIR, stamped with the version and
 # the commit that they print with --version. VERSION and COMMIT, if set, are taken
 # as they are, else git is asked; LDFLAGS are passed on.
+#
+# grpcnotrace leaves out the pages of traces of gRPC, which nothing shows: they have
+# templates, which call methods by name, for which the linker keeps all methods there are.
 set -eu
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN="${GOTOOLCHAIN:-local}"
@@ -12,5 +15,5 @@ package=github.com/moor-storage/moor/internal/daemon/version
 dir=$1
 shift
 mkdir -p "$dir"
-CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -o "$dir/" \
+CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -tags=grpcnotrace -o "$dir/" \
 	-ldflags "${LDFLAGS:-} -X $package.version=$VERSION -X $package.commit=$COMMIT" "$@"

@@ -19,8 +19,8 @@ SPECS=(-test.timeout=0 -ginkgo.timeout=70m -ginkgo.no-color -ginkgo.fail-on-empt
 HUB=/var/lib/moor-dev/machines/hub/var-lib-moor
 NODE=/var/lib/kubelet/plugins/csi.snap.nvidia.com/csi.sock
 
-# plain builds programs as the test bed builds Moor's, to share the build cache.
-plain() { CGO_ENABLED=0 $GO "$1" -trimpath "${@:2}"; }
+# plain builds programs as the test bed builds Moor's, to share the build cache; with TAGS too.
+plain() { CGO_ENABLED=0 $GO "$1" -trimpath -tags="grpcnotrace${TAGS:+,$TAGS}" "${@:2}"; }
 
 tool() { $GO tool -modfile=hack/tools/go.mod "$@"; }
 
@@ -185,7 +185,7 @@ skew() {
 # Helm chart, as docs/installing.md says. IMAGES=bin/images/amd64 takes what make images has left
 # there, which has to be of this checkout; else it makes the images itself.
 install_test() {
-	up stock --bare --dpu-pods && plain test -c -tags=e2e -o bin/install.test ./test/install || return
+	up stock --bare --dpu-pods && TAGS=e2e plain test -c -o bin/install.test ./test/install || return
 	part "Moor as it is installed" failures_of in_directory test/install ../../bin/install.test "${SPECS[@]}" -ginkgo.v
 }
 
@@ -276,7 +276,7 @@ kube_bin() {
 }
 
 sanity_on_bed() {
-	plain test -c -tags=sanity -o bin/sanity.test ./test/sanity || return
+	TAGS=sanity plain test -c -o bin/sanity.test ./test/sanity || return
 	plain run ./test/kit/apply host deploy/examples/storage.yaml || return
 	local access
 	for access in mount block; do
@@ -287,7 +287,7 @@ sanity_on_bed() {
 
 # local_sanity holds the driver of one machine, as it is deployed, to csi-sanity.
 local_sanity() {
-	plain test -c -tags=sanity -o bin/sanity.test ./test/sanity || return
+	TAGS=sanity plain test -c -o bin/sanity.test ./test/sanity || return
 	local socket=unix:///var/lib/kubelet/plugins/local.csi.moor.dev/csi.sock form access parameter iops
 	for form in "mount kind=device 1000" "block kind=device 1000" "mount kind=directory 0"; do
 		read -r access parameter iops <<<"$form"
@@ -298,7 +298,7 @@ local_sanity() {
 
 # e2e_on_bed NAME FLAGS... runs the end-to-end tests on the bed that is up.
 e2e_on_bed() {
-	plain test -c -tags=e2e -o bin/e2e.test ./test/e2e || return
+	TAGS=e2e plain test -c -o bin/e2e.test ./test/e2e || return
 	part "e2e, $1" failures_of in_directory test/e2e ../../bin/e2e.test "${SPECS[@]}" -ginkgo.v "${@:2}"
 }
 

@@ -100,7 +100,7 @@ func (c *Cluster) buildCommands(ctx context.Context, log *reporter) error {
 	if c.meta.Options.Bare {
 		what = []string{"./test/cmd/moor-dev"}
 	}
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", c.meta.BinDir + "/"}, what...)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", kubebuild.Tags, "-o", c.meta.BinDir + "/"}, what...)
 	err = kubebuild.Go(ctx, c.meta.Root, strings.Join(what, " "), log, args...)
 	if err != nil || c.meta.Options.Bare {
 		return err

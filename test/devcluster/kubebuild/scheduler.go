@@ -14,9 +14,12 @@ const schedulerDir = "hack/kube/scheduler"
 // SchedulerProgram is the name of kube-scheduler with Moor's plugin.
 const SchedulerProgram = "moor-scheduler"
 
+// Tags are the build tags of Moor's programs, which are those of hack/build.sh.
+const Tags = "-tags=grpcnotrace"
+
 // Scheduler builds kube-scheduler with Moor's plugin into a directory. Go's build
 // cache has it unless it changed.
 func Scheduler(ctx context.Context, root, bin string, progress io.Writer) error {
-	return Go(ctx, filepath.Join(root, schedulerDir), SchedulerProgram, progress, "build", "-trimpath", "-buildvcs=false",
+	return Go(ctx, filepath.Join(root, schedulerDir), SchedulerProgram, progress, "build", "-trimpath", "-buildvcs=false", Tags,
 		"-ldflags", "-s -w", "-o", filepath.Join(bin, SchedulerProgram), ".")
 }
