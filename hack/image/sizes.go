@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,8 +14,14 @@ import (
 // size is that of an image in bytes: of its files, and of its layer as a registry has it.
 type size struct{ unpacked, packed int64 }
 
-// Sizes prints how large the images are, and writes it into the page, if there is one.
+// largest is how many bytes an image may have that holds a program alone. A program twice as large
+// as it was has begun to link what calls methods by name: see hack/build.sh.
+const largest = 60_000_000
+
+// Sizes prints how large the images are, and writes it into the page, if there is one. It fails if
+// one is too large.
 func Sizes(list List, m Maker, arch, page string) error {
+	var errs []error
 	rows := fmt.Sprintf("| Image, %s | MB in a registry | MB unpacked |\n|---|---|---|\n", arch)
 	for _, i := range list.Images {
 		s, err := sizeOf(m.Tree(i.Name))
@@ -22,11 +29,18 @@ func Sizes(list List, m Maker, arch, page string) error {
 			return fmt.Errorf("measure image %s: %w", i.Name, err)
 		}
 		rows += fmt.Sprintf("| %s | %.1f | %.1f |\n", i.Name, float64(s.packed)/1e6, float64(s.unpacked)/1e6)
+		if len(i.Packages) == 0 && s.unpacked > largest {
+			errs = append(errs, fmt.Errorf("image %s has %.1f MB, of %d at most", i.Name, float64(s.unpacked)/1e6, largest/1_000_000))
+		}
 	}
 	fmt.Print(rows)
-	if page == "" {
-		return nil
+	if page != "" {
+		errs = append(errs, writeSizes(page, arch, rows))
 	}
+	return errors.Join(errs...)
+}
+
+func writeSizes(page, arch, rows string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return fmt.Errorf("write sizes: %w", err)

@@ -80,3 +80,34 @@ func TestSizeOf(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
+
+// TestSizes: an image that holds a program alone has a limit, and one with Debian's programs has none.
+func TestSizes(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		bytes    int64
+		packages []string
+		refused  bool
+	}{
+		{name: "at the limit", bytes: largest},
+		{name: "above it", bytes: largest + 1, refused: true},
+		{name: "above it, with Debian's programs", bytes: largest + 1, packages: []string{"mount"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := Maker{Dir: t.TempDir()}
+			page, program := filepath.Join(m.Dir, "page.md"), filepath.Join(m.Tree("one"), "program")
+			write(t, page, "<!-- begin sizes amd64 -->\n<!-- end sizes amd64 -->\n")
+			write(t, program, "")
+			if err := os.Truncate(program, tt.bytes); err != nil {
+				t.Fatal(err)
+			}
+			err := Sizes(List{Images: []Image{{Name: "one", Program: "program", Packages: tt.packages}}}, m, "amd64", page)
+			if refused := err != nil && strings.Contains(err.Error(), "image one has 60.0 MB, of 60 at most"); refused != tt.refused || err != nil && !refused {
+				t.Errorf("it is refused with %v", err)
+			}
+			if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "| one | 0.1 | 60.0 |") {
+				t.Errorf("the page has %q: %v", text, err)
+			}
+		})
+	}
+}
