@@ -16,7 +16,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -365,7 +364,7 @@ var _ = Describe("pods as volumes", func() {
 		Expect(sh(ctx, again, "cat /data-data/made")).NotTo(Equal(first))
 	})
 
-	It("keeps what could not be removed, says so, and tries it again when it is asked to", func(ctx context.Context) {
+	It("keeps what could not be removed, says so, and tries it again by itself", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		class := ns.provisioner(ctx, "stubborn", jobs{create: "true", remove: "echo the drawer is locked >/pav/error; false", stage: "mkdir /pav/volume"})
 		c := ns.claim(ctx, claim{name: "data", class: class, size: "1Mi"})
@@ -382,8 +381,6 @@ var _ = Describe("pods as volumes", func() {
 		mended := client.MergeFrom(p.DeepCopy()) // its status counts volumes meanwhile
 		p.Spec.VolumeDeletion.PodTemplate = job("true").PodTemplate
 		Expect(clients.Host.Patch(ctx, p, mended)).To(Succeed())
-		retry := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"storage.moor.dev/retry": "1"}}}`))
-		Expect(clients.Host.Patch(ctx, v, retry)).To(Succeed())
 		gone(ctx, v)
 		gone(ctx, pv)
 	})

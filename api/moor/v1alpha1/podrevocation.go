@@ -16,8 +16,8 @@ const (
 	// PodRevocationRevoked: it has succeeded. What that counts for is looked at when the storage's
 	// word is written.
 	PodRevocationRevoked PodRevocationPhase = "Revoked"
-	// PodRevocationFailed: it has failed, which proves nothing. A person has to look;
-	// AnnotationRetry begins it again.
+	// PodRevocationFailed: it has failed, which proves nothing. It is begun again by itself, and
+	// by AnnotationRetry at once.
 	PodRevocationFailed PodRevocationPhase = "Failed"
 )
 
@@ -80,10 +80,8 @@ type PodRevocationStatus struct {
 	Template string `json:"template,omitempty"`
 	// Message says what is waited for, or what went wrong.
 	// +optional
-	Message string `json:"message,omitempty"`
-	// Retried is the value of AnnotationRetry that was last acted upon.
-	// +optional
-	Retried string `json:"retried,omitempty"`
+	Message     string `json:"message,omitempty"`
+	HelperTries `json:",inline"`
 }
 
 // PodRevocation has a pod tell the storage behind a volume of a PavProvisioner to accept nothing more of

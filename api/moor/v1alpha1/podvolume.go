@@ -28,7 +28,7 @@ const (
 	// PodVolumeDeleting: the deletion pod runs.
 	PodVolumeDeleting PodVolumePhase = "Deleting"
 	// PodVolumeDeletionFailed: the deletion pod has failed, when the volume was to be removed or
-	// its creation to be undone. A person has to look; AnnotationRetry begins it again.
+	// its creation to be undone. It is begun again by itself, and by AnnotationRetry at once.
 	PodVolumeDeletionFailed PodVolumePhase = "DeletionFailed"
 	// PodVolumeDeleted: nothing is left but this object, which goes.
 	PodVolumeDeleted PodVolumePhase = "Deleted"
@@ -66,6 +66,21 @@ type HelperPod struct {
 	NodeName string `json:"nodeName,omitempty"`
 	// Since is when it was asked for: its timeout runs from then.
 	Since metav1.Time `json:"since"`
+}
+
+// HelperTries says how the pod was tried again that undoes what another has done, or that revokes.
+type HelperTries struct {
+	// Retried is the value of AnnotationRetry that was last acted upon.
+	// +optional
+	Retried string `json:"retried,omitempty"`
+	// Failures is how often it has failed in a row, since a person last had it tried again. It is tried
+	// again by itself 5 s after the first, twice as long after each further one, 5 minutes at most.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// LastFailure is when it failed last.
+	// +optional
+	LastFailure *metav1.Time `json:"lastFailure,omitempty"`
 }
 
 // PodReport is what a pod has left in /pav, as pod-provisioner (node) of the node reads it. It is
@@ -116,10 +131,8 @@ type PodVolumeStatus struct {
 	CapacityBytes int64 `json:"capacityBytes,omitempty"`
 	// Message says what is waited for, or what went wrong, in words for the user of the claim.
 	// +optional
-	Message string `json:"message,omitempty"`
-	// Retried is the value of AnnotationRetry that was last acted upon.
-	// +optional
-	Retried string `json:"retried,omitempty"`
+	Message     string `json:"message,omitempty"`
+	HelperTries `json:",inline"`
 }
 
 // PodVolume is a dynamic volume of a PavProvisioner. Its name is that of its PersistentVolume,
@@ -169,8 +182,8 @@ const (
 	PodStagingFailed PodStagingPhase = "Failed"
 	// PodStagingUnstaging: the staging pod is gone, or goes, and the unstaging pod runs.
 	PodStagingUnstaging PodStagingPhase = "Unstaging"
-	// PodStagingUnstagingFailed: the unstaging pod has failed. A person has to look;
-	// AnnotationRetry begins it again.
+	// PodStagingUnstagingFailed: the unstaging pod has failed. It is begun again by itself, and by
+	// AnnotationRetry at once.
 	PodStagingUnstagingFailed PodStagingPhase = "UnstagingFailed"
 	// PodStagingUnstaged: nothing is left but this object, which goes.
 	PodStagingUnstaged PodStagingPhase = "Unstaged"
@@ -284,10 +297,8 @@ type PodStagingStatus struct {
 	RevokedFor types.UID `json:"revokedFor,omitempty"`
 	// Message says what is waited for, or what went wrong, in words for the user of the pod.
 	// +optional
-	Message string `json:"message,omitempty"`
-	// Retried is the value of AnnotationRetry that was last acted upon.
-	// +optional
-	Retried string `json:"retried,omitempty"`
+	Message     string `json:"message,omitempty"`
+	HelperTries `json:",inline"`
 }
 
 // PodStaging is a volume of a PavProvisioner on a node, for one user. It is deleted when that has no
@@ -327,7 +338,7 @@ const (
 	// is clean.
 	FinalizerPodStaging = "storage.moor.dev/podstaging"
 	// AnnotationRetry, on a PodVolume, PodStaging or PodRevocation whose deletion, unstaging or revocation
-	// has failed, begins it again, each time that its value is another.
+	// has failed, begins it again at once, each time that its value is another.
 	AnnotationRetry = "storage.moor.dev/retry"
 	// LabelPodVolume is the UID of the PodVolume that a pod works for.
 	LabelPodVolume = "storage.moor.dev/podvolume"

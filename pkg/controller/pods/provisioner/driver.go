@@ -17,6 +17,7 @@ import (
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/pods/compiled"
+	"github.com/moor-storage/moor/pkg/controller/pods/helper"
 )
 
 const (
@@ -214,7 +215,7 @@ func (d *driver) Delete(ctx context.Context, pv *corev1.PersistentVolume) error 
 	case last == nil || last.UID != v.UID:
 		return nil
 	case last.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed:
-		return errors.New(stuck(last))
+		return errors.New(helper.AndAgain(last.Status.Message, "podvolume", last.Name))
 	}
 	return fmt.Errorf("volume %s is being removed: %s", v.Name, orElse(last.Status.Message, "that has just begun"))
 }

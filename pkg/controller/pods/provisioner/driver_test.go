@@ -252,7 +252,7 @@ func TestDelete(t *testing.T) {
 	want("h", "is being removed: the deletion pod waits")
 	s.becomes(moorv1alpha1.PodVolumeDeletionFailed, "no key")()
 	kubetest.Change(s.Cluster, s.get(), func(v *moorv1alpha1.PodVolume) { v.Status.Handle = "h" })
-	want("h", "no key. See to it, and have it tried again by: kubectl annotate podvolume "+name)
+	want("h", "no key. It is tried again by itself, later and later, and at once by: kubectl annotate podvolume "+name)
 	s.becomes(moorv1alpha1.PodVolumeDeleting, "")()
 	s.meanwhile = s.goes
 	want("h", "")

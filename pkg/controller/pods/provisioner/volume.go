@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/pods/helper"
 )
 
 // outcome is what a call has to do about a volume that was asked for.
@@ -47,14 +48,9 @@ func judge(v *moorv1alpha1.PodVolume, told bool) (outcome, string) {
 	case v.Status.Phase == moorv1alpha1.PodVolumeFailed:
 		return tell, orElse(v.Status.Message, "the volume has failed")
 	case v.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed:
-		return background, stuck(v)
+		return background, helper.AndAgain(v.Status.Message, "podvolume", v.Name)
 	}
 	return background, orElse(v.Status.Message, fmt.Sprintf("volume %s is being made", v.Name))
-}
-
-// stuck says what a person has to do about a volume.
-func stuck(v *moorv1alpha1.PodVolume) string {
-	return fmt.Sprintf("%s. See to it, and have it tried again by: kubectl annotate podvolume %s --overwrite %s=$(date +%%s)", v.Status.Message, v.Name, moorv1alpha1.AnnotationRetry)
 }
 
 func orElse(words, otherwise string) string {

@@ -75,16 +75,12 @@ func decide(r *moorv1alpha1.PodRevocation, s seen) step {
 		return step{do: sweep}
 	case deleted:
 		return step{do: free}
-	case r.Status.Phase == "", retries(r):
+	case r.Status.Phase == "", r.Status.Phase == isFailed && helper.Due(r, r.Status.HelperTries, s.now) <= 0:
 		return beginning(r, s)
+	case r.Status.Phase == isFailed:
+		return step{after: helper.Due(r, r.Status.HelperTries, s.now)}
 	}
 	return step{do: wait}
-}
-
-// retries reports whether a revocation that failed is to be tried again.
-func retries(r *moorv1alpha1.PodRevocation) bool {
-	retry := r.Annotations[moorv1alpha1.AnnotationRetry]
-	return r.Status.Phase == isFailed && retry != "" && retry != r.Status.Retried
 }
 
 func beginning(r *moorv1alpha1.PodRevocation, s seen) step {
@@ -122,16 +118,17 @@ func ofPod(r *moorv1alpha1.PodRevocation, s seen) step {
 		out = says(r, j.Words)
 		out.after = j.Again
 	default:
-		out = ofEnd(r, j)
+		out = ofEnd(r, j, s.now)
 	}
 	return out
 }
 
 // ofEnd is what follows from the end of the pod.
-func ofEnd(r *moorv1alpha1.PodRevocation, j helper.Judgement) step {
+func ofEnd(r *moorv1alpha1.PodRevocation, j helper.Judgement, now time.Time) step {
 	out := become(r, isRevoked, "")
 	if j.Verdict != helper.Succeeded {
 		out = become(r, isFailed, j.Words)
+		out.next.HelperTries = helper.FailedAgain(r.Status.HelperTries, now)
 	}
 	out.ended = &j
 	return out
@@ -143,29 +140,27 @@ func begun(r *moorv1alpha1.PodRevocation, by compiled.Found, e evaluated, now ti
 	var out step
 	if e.err != nil {
 		out = become(r, isFailed, "the storage cannot be asked: "+e.err.Error())
+		out.next.HelperTries = helper.FailedAgain(tries(r), now)
 	} else {
 		record := helper.Record(e.template, podName(r), now)
 		out = become(r, isRevoking, helper.The(pods.Revocation, record)+" is to run")
-		out.next.Pod, out.next.Began = record, nil
+		out.next.Pod, out.next.Began, out.next.HelperTries = record, nil, tries(r)
 		out.next.ProvisionerUID, out.next.Template = by.UID, by.Provisioner.Revokes()
-	}
-	if r.Status.Phase == isFailed {
-		out.next.Retried = r.Annotations[moorv1alpha1.AnnotationRetry]
 	}
 	return out
 }
 
-// podName is the name of the pod. Each try that was asked for has its own, so that none is taken for another's.
+// podName is the name of the pod. Each try has its own, so that none is taken for another's.
 func podName(r *moorv1alpha1.PodRevocation) string {
-	try := r.Status.Retried
+	return pods.RevocationName(helper.TryName(helper.Short(string(r.UID)), tries(r)))
+}
+
+// tries are those of the pod that works, or is to work.
+func tries(r *moorv1alpha1.PodRevocation) moorv1alpha1.HelperTries {
 	if r.Status.Phase == isFailed {
-		try = r.Annotations[moorv1alpha1.AnnotationRetry] // as begun notes it
+		return helper.Next(r, r.Status.HelperTries)
 	}
-	id := helper.Short(string(r.UID))
-	if try != "" {
-		id += "-" + helper.Short(try)
-	}
-	return pods.RevocationName(id)
+	return r.Status.HelperTries
 }
 
 // become is a write of a phase and a message.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -51,27 +52,44 @@ func TestDecide(t *testing.T) {
 			r.Annotations, r.Status.Retried = map[string]string{moorv1alpha1.AnnotationRetry: value}, done
 		}
 	}
+	failedAgo := func(ago time.Duration) func(*moorv1alpha1.PodRevocation, *seen) {
+		return func(r *moorv1alpha1.PodRevocation, s *seen) {
+			retry("1", "1")(r, s)
+			r.Status.Failures, r.Status.LastFailure = 2, &metav1.Time{Time: s.now.Add(-ago)}
+		}
+	}
 	for name, tc := range map[string]struct {
 		change func(*moorv1alpha1.PodRevocation, *seen)
 		want   action
 		after  time.Duration
 		words  string // of a write
 	}{
-		"it runs":                           {change: func(*moorv1alpha1.PodRevocation, *seen) {}, want: write, after: time.Minute, words: "the revocation pod default/p runs"},
-		"it runs, and that is said":         {change: func(r *moorv1alpha1.PodRevocation, _ *seen) { r.Status.Message = "the revocation pod default/p runs" }, want: wait, after: time.Minute},
-		"nothing asks for it":               {change: func(_ *moorv1alpha1.PodRevocation, s *seen) { s.unasked = true }, want: retire},
-		"nothing asks, and it goes":         {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); s.unasked = true }, want: removePod},
-		"it goes, and its pod runs":         {change: func(r *moorv1alpha1.PodRevocation, _ *seen) { deleted(r) }, want: removePod},
-		"it goes, and its pod is gone":      {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); s.pod.Pod = nil }, want: free},
-		"it goes, and had no pod":           {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); r.Status.Pod, s.pod.Pod = nil, nil }, want: free},
-		"it goes, and a stray runs":         {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); s.pod.Pod, s.strays = nil, 1 }, want: sweep},
-		"it has revoked, its pod is there":  {change: func(r *moorv1alpha1.PodRevocation, _ *seen) { r.Status.Phase = isRevoked }, want: removePod},
-		"it has revoked":                    {change: ended(isRevoked), want: wait},
-		"it has failed":                     {change: ended(isFailed), want: wait},
-		"it is to be tried again":           {change: retry("1", ""), want: begin},
-		"it is to be tried once more":       {change: retry("2", "1"), want: begin},
-		"it was tried again":                {change: retry("1", "1"), want: wait},
-		"the word for it was taken back":    {change: retry("", "1"), want: wait},
+		"it runs":                          {change: func(*moorv1alpha1.PodRevocation, *seen) {}, want: write, after: time.Minute, words: "the revocation pod default/p runs"},
+		"it runs, and that is said":        {change: func(r *moorv1alpha1.PodRevocation, _ *seen) { r.Status.Message = "the revocation pod default/p runs" }, want: wait, after: time.Minute},
+		"nothing asks for it":              {change: func(_ *moorv1alpha1.PodRevocation, s *seen) { s.unasked = true }, want: retire},
+		"nothing asks, and it goes":        {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); s.unasked = true }, want: removePod},
+		"it goes, and its pod runs":        {change: func(r *moorv1alpha1.PodRevocation, _ *seen) { deleted(r) }, want: removePod},
+		"it goes, and its pod is gone":     {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); s.pod.Pod = nil }, want: free},
+		"it goes, and had no pod":          {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); r.Status.Pod, s.pod.Pod = nil, nil }, want: free},
+		"it goes, and a stray runs":        {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); s.pod.Pod, s.strays = nil, 1 }, want: sweep},
+		"it has revoked, its pod is there": {change: func(r *moorv1alpha1.PodRevocation, _ *seen) { r.Status.Phase = isRevoked }, want: removePod},
+		"it has revoked":                   {change: ended(isRevoked), want: wait},
+		"it has failed":                    {change: failedAgo(time.Second), want: wait, after: 9 * time.Second},
+		"it has failed, not due yet":       {change: failedAgo(9999 * time.Millisecond), want: wait, after: time.Millisecond},
+		"it has failed, and is due":        {change: failedAgo(10 * time.Second), want: begin},
+		"it has failed, its pod is there": {change: func(r *moorv1alpha1.PodRevocation, s *seen) {
+			pod := s.pod.Pod
+			failedAgo(time.Minute)(r, s)
+			s.pod.Pod = pod
+		}, want: removePod},
+		"it has failed, and goes":     {change: func(r *moorv1alpha1.PodRevocation, s *seen) { failedAgo(time.Minute)(r, s); deleted(r) }, want: free},
+		"it is to be tried again":     {change: retry("1", ""), want: begin},
+		"it is to be tried once more": {change: retry("2", "1"), want: begin},
+		"it was tried again":          {change: failedAgo(0), want: wait, after: 10 * time.Second},
+		"the word for it was taken back": {change: func(r *moorv1alpha1.PodRevocation, s *seen) {
+			failedAgo(0)(r, s)
+			r.Annotations = nil
+		}, want: wait, after: 10 * time.Second},
 		"it has revoked, whatever is asked": {change: func(r *moorv1alpha1.PodRevocation, s *seen) { retry("1", "")(r, s); r.Status.Phase = isRevoked }, want: wait},
 		"it is new":                         {change: ended(""), want: begin},
 		"it is new, without a provisioner": {change: func(r *moorv1alpha1.PodRevocation, s *seen) {
@@ -185,26 +203,31 @@ func TestEnded(t *testing.T) {
 // failure, which is not tried again by the word that asked for this try.
 func TestBegun(t *testing.T) {
 	by := provisionerOf(t)
+	at := metav1.NewTime(kubetest.Begin)
 	for name, tc := range map[string]struct {
-		failed  bool
-		err     error
-		retried string
+		failed bool
+		before moorv1alpha1.HelperTries
+		err    error
+		want   moorv1alpha1.HelperTries
 	}{
-		"the first":                {},
-		"the first, and it fails":  {err: errBroken},
-		"another try":              {failed: true, retried: "1"},
-		"another try, which fails": {failed: true, err: errBroken, retried: "1"},
+		"the first":               {},
+		"the first, and it fails": {err: errBroken, want: moorv1alpha1.HelperTries{Failures: 1, LastFailure: &at}},
+		"asked for":               {failed: true, before: moorv1alpha1.HelperTries{Failures: 3, LastFailure: &at}, want: moorv1alpha1.HelperTries{Retried: "1"}},
+		"asked for, and it fails": {failed: true, before: moorv1alpha1.HelperTries{Failures: 3}, err: errBroken, want: moorv1alpha1.HelperTries{Retried: "1", Failures: 1, LastFailure: &at}},
+		"by itself":               {failed: true, before: moorv1alpha1.HelperTries{Retried: "1", Failures: 3}, want: moorv1alpha1.HelperTries{Retried: "1", Failures: 3}},
+		"by itself, and it fails": {failed: true, before: moorv1alpha1.HelperTries{Retried: "1", Failures: 3}, err: errBroken, want: moorv1alpha1.HelperTries{Retried: "1", Failures: 4, LastFailure: &at}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := revoking(by)
 			r.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: "1"}
 			r.Status.Began, r.Status.ProvisionerUID, r.Status.Template = &metav1.Time{Time: kubetest.Begin}, "before", "before"
+			r.Status.HelperTries = tc.before
 			if r.Status.Phase = ""; tc.failed {
 				r.Status.Phase = isFailed
 			}
 			got := begun(r, by, evaluated{template: &corev1.PodTemplateSpec{}, err: tc.err}, kubetest.Begin)
 			n := got.next
-			if got.do != write || n.Retried != tc.retried {
+			if got.do != write || !equality.Semantic.DeepEqual(n.HelperTries, tc.want) {
 				t.Errorf("got %+v", got)
 			}
 			if tc.err != nil {
@@ -230,8 +253,10 @@ func TestPodName(t *testing.T) {
 	r.Status.Phase, r.Status.Retried = isRevoking, "1"
 	r.Annotations[moorv1alpha1.AnnotationRetry] = "2" // which is for later
 	recorded := podName(r)
-	r.UID = "another"
-	if another := podName(r); first == again || again != recorded || another == recorded || !strings.HasPrefix(again, first+"-") {
+	r.Status.Failures = 1
+	byItself := podName(r)
+	r.Status.Failures, r.UID = 0, "another"
+	if another := podName(r); first == again || again != recorded || byItself == again || another == recorded || !strings.HasPrefix(again, first+"-") {
 		t.Errorf("%q, %q, %q, %q", first, again, recorded, another)
 	}
 }

@@ -105,7 +105,7 @@ func TestNextOfARevocation(t *testing.T) {
 		"it has revoked by no pod":     {func(r *moorv1alpha1.PodRevocation) { revoked(r); r.Status.Pod = nil }, discard, "which pod has revoked"},
 		"it has failed": {func(r *moorv1alpha1.PodRevocation) {
 			r.Status.Phase, r.Status.Message = isFailed, "no"
-		}, waits, "no. See to it"},
+		}, waits, "no. It is tried again by itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := s.all()[0].DeepCopy()

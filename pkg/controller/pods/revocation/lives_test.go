@@ -198,12 +198,40 @@ func TestRetry(t *testing.T) {
 		made := s.made
 		s.settle()
 		if s.made != made {
-			t.Error("it was tried again by itself")
+			t.Error("it was tried again at once")
 		}
 	}
 	if len(names) != 3 || s.made != 3 {
 		t.Errorf("%d pods of the names %v", s.made, names)
 	}
+}
+
+// TestRetriedByItself: a storage that cannot be told is told again, each time later, by a pod of its own name, until
+// it has taken it.
+func TestRetriedByItself(t *testing.T) {
+	s := newFixture(t).taken()
+	s.does = "fail"
+	s.settle()
+	names := map[string]bool{s.all()[0].Status.Pod.Name: true}
+	for n, pause := range []time.Duration{5 * time.Second, 10 * time.Second} {
+		s.wantNone("exit code 3")
+		s.Step(pause - time.Second)
+		if s.settle(); s.made != n+1 {
+			t.Error("it was told again too soon")
+		}
+		s.Step(time.Second)
+		if s.settle(); s.made != n+2 {
+			t.Errorf("%d pods", s.made)
+		}
+		names[s.all()[0].Status.Pod.Name] = true
+	}
+	if len(names) != 3 {
+		t.Errorf("the names are %v", names)
+	}
+	s.does = "ok"
+	s.Step(20 * time.Second)
+	s.settle()
+	s.wantWord()
 }
 
 // TestNeverStarts: a pod that cannot run fails after its time, and says for what it waited.

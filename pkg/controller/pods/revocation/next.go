@@ -6,6 +6,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/pods/helper"
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
@@ -63,7 +64,7 @@ func next(sv *storagev1alpha1.SVVolumeAttachment, f facts, r *moorv1alpha1.PodRe
 	case r.Spec != f.specOf(sv, epoch):
 		return discard, "it is of another attachment, epoch, volume or DPU"
 	case r.Status.Phase == moorv1alpha1.PodRevocationFailed:
-		return waits, stuck(r)
+		return waits, helper.AndAgain(r.Status.Message, "podrevocation", r.Name)
 	case r.Status.Phase != moorv1alpha1.PodRevocationRevoked:
 		return waits, cmp.Or(r.Status.Message, "the revocation pod is to run")
 	}
@@ -71,9 +72,4 @@ func next(sv *storagev1alpha1.SVVolumeAttachment, f facts, r *moorv1alpha1.PodRe
 		return discard, words
 	}
 	return say, ""
-}
-
-// stuck says what a person has to do about a revocation that has failed.
-func stuck(r *moorv1alpha1.PodRevocation) string {
-	return fmt.Sprintf("%s. See to it, and have it tried again by: kubectl annotate podrevocation %s --overwrite %s=$(date +%%s)", r.Status.Message, r.Name, moorv1alpha1.AnnotationRetry)
 }

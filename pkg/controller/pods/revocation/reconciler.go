@@ -131,11 +131,10 @@ func (r *Reconciler) make(ctx context.Context, p *moorv1alpha1.PodRevocation, e 
 // unmade writes that the pod that is recorded cannot be made.
 func (r *Reconciler) unmade(ctx context.Context, p *moorv1alpha1.PodRevocation, err error) error {
 	words := fmt.Sprintf("%s cannot be made: %v", helper.The(pods.Revocation, p.Status.Pod), err)
-	return r.write(ctx, p, ofEnd(p, helper.Judgement{Verdict: helper.Failed, Words: words}))
+	return r.write(ctx, p, ofEnd(p, helper.Judgement{Verdict: helper.Failed, Words: words}, r.Clock.Now()))
 }
 
-// write writes the status, if it was not changed since it was read, and tells of an end. A failure is told with each
-// try that a person has asked for.
+// write writes the status, if it was not changed since it was read, and tells of an end, a failure with each try.
 func (r *Reconciler) write(ctx context.Context, p *moorv1alpha1.PodRevocation, next step) error {
 	before := p.Status.DeepCopy()
 	if _, err := kube.PatchStatusExact(ctx, r.Client, p, func(p *moorv1alpha1.PodRevocation) { p.Status = next.next }); err != nil {
@@ -145,7 +144,7 @@ func (r *Reconciler) write(ctx context.Context, p *moorv1alpha1.PodRevocation, n
 		r.Pods.Ended(pods.Revocation, before.Pod, *next.ended, r.Clock.Now())
 	}
 	if p.Status.Phase == isFailed {
-		r.Recorder.Eventf(attachmentOf(p), corev1.EventTypeWarning, "RevocationFailed", "the storage gives no receipt of volume %s and DPU %s: %s", p.Spec.VolumeName, p.Spec.NodeName, stuck(p))
+		r.Recorder.Eventf(attachmentOf(p), corev1.EventTypeWarning, "RevocationFailed", "the storage gives no receipt of volume %s and DPU %s: %s", p.Spec.VolumeName, p.Spec.NodeName, helper.AndAgain(p.Status.Message, "podrevocation", p.Name))
 	}
 	return nil
 }

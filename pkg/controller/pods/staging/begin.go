@@ -29,7 +29,7 @@ type evaluated struct {
 func begun(p *moorv1alpha1.PodStaging, phase pods.Phase, e evaluated, now time.Time) step {
 	to := toWork(p, phase)
 	if e.err != nil {
-		return unbegun(p, phase, e.err)
+		return unbegun(p, phase, e.err, now)
 	}
 	var out step
 	switch {
@@ -55,7 +55,7 @@ func begun(p *moorv1alpha1.PodStaging, phase pods.Phase, e evaluated, now time.T
 }
 
 // unbegun is the step if the pod of a phase cannot be had.
-func unbegun(p *moorv1alpha1.PodStaging, phase pods.Phase, err error) step {
+func unbegun(p *moorv1alpha1.PodStaging, phase pods.Phase, err error, now time.Time) step {
 	words := err.Error()
 	var out step
 	switch {
@@ -67,7 +67,7 @@ func unbegun(p *moorv1alpha1.PodStaging, phase pods.Phase, err error) step {
 		if p.Status.Phase == isReverting {
 			words = p.Status.Message + "; what it has left could not be undone: " + words
 		}
-		out = retried(p, become(p, isStuck, words))
+		out = stuck(retried(p, become(p, isStuck, words)), now)
 	}
 	what := "unstaged from"
 	if phase == pods.Staging {
@@ -88,10 +88,10 @@ func toWork(p *moorv1alpha1.PodStaging, phase pods.Phase) moorv1alpha1.PodStagin
 	return isUnstaging
 }
 
-// retried notes in a write of a staging whose end had failed that it was tried again.
+// retried notes in a write of a staging whose end had failed which try of it has begun.
 func retried(p *moorv1alpha1.PodStaging, s step) step {
 	if p.Status.Phase == isStuck {
-		s.next.Retried = p.Annotations[moorv1alpha1.AnnotationRetry]
+		s.next.HelperTries = helper.Next(p, p.Status.HelperTries)
 	}
 	return s
 }

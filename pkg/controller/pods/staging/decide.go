@@ -125,7 +125,7 @@ func alone(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
 		return become(p, isFailed, revoked(p))
 	case phase == "":
 		return step{do: begin, phase: pods.Staging} // what refuses it is said by those who evaluate it
-	case undoes(p, deleted):
+	case undoes(p, s, deleted):
 		return beginning(p, s, pods.Unstaging)
 	case p.Status.Pod != nil: // its pod is gone
 		out := become(p, phase, p.Status.Message)
@@ -136,22 +136,21 @@ func alone(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
 }
 
 // undoes reports whether the unstaging pod is to run.
-func undoes(p *moorv1alpha1.PodStaging, deleted bool) bool {
+func undoes(p *moorv1alpha1.PodStaging, s seen, deleted bool) bool {
 	switch p.Status.Phase {
 	case isReverting:
 		return true
 	case isUnstaging:
 		return p.Status.Pod != nil // else it has run
 	case isStuck:
-		return retries(p)
+		return retries(p, s.now)
 	}
 	return deleted && has(p)
 }
 
-// retries reports whether an unstaging that failed is to be tried again.
-func retries(p *moorv1alpha1.PodStaging) bool {
-	retry := p.Annotations[moorv1alpha1.AnnotationRetry]
-	return p.Status.Phase == isStuck && retry != "" && retry != p.Status.Retried
+// retries reports whether an unstaging that failed is to be tried again now.
+func retries(p *moorv1alpha1.PodStaging, now time.Time) bool {
+	return p.Status.Phase == isStuck && helper.Due(p, p.Status.HelperTries, now) <= 0
 }
 
 // clearing is the step of a staging of which the node has something to clear, and of one at rest.
@@ -166,6 +165,8 @@ func clearing(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
 		return become(p, isUnstaged, "")
 	case phase == isUnstaging:
 		return says(p, fmt.Sprintf("pod-provisioner of node %s is to clear what is left there", p.Spec.NodeName))
+	case phase == isStuck:
+		return step{after: helper.Due(p, p.Status.HelperTries, s.now)}
 	}
 	return step{}
 }
@@ -265,7 +266,7 @@ func ofEnd(p *moorv1alpha1.PodStaging, s seen, j helper.Judgement) step {
 		if p.Status.Phase == isReverting {
 			words = p.Status.Message + "; what it has left could not be undone: " + j.Words
 		}
-		out = become(p, isStuck, words)
+		out = stuck(become(p, isStuck, words), s.now)
 		out.tells = fmt.Sprintf("volume %s cannot be unstaged from node %s: %s", p.Spec.VolumeName, p.Spec.NodeName, words)
 	case p.Status.Phase == isReverting:
 		out = become(p, isFailed, p.Status.Message)
@@ -300,6 +301,12 @@ func become(p *moorv1alpha1.PodStaging, phase moorv1alpha1.PodStagingPhase, mess
 	next := p.Status.DeepCopy()
 	next.Phase, next.Message = phase, message
 	return step{do: write, next: *next}
+}
+
+// stuck counts in a write of an unstaging that has failed that it has.
+func stuck(s step, now time.Time) step {
+	s.next.HelperTries = helper.FailedAgain(s.next.HelperTries, now)
+	return s
 }
 
 // leaves is a write of a phase in which the unstaging pod runs once the staging pod is gone. That is

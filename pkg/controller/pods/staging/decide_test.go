@@ -74,13 +74,16 @@ func TestDecide(t *testing.T) {
 		"stuck":                    {isStuck, "", true, seen{}, nil, "", wait, ""},
 		"stuck, retried before":    {isStuck, "", true, seen{}, nil, "old", wait, ""},
 		"stuck, retry":             {isStuck, "", true, seen{}, nil, "new", begin, ""},
+		"stuck, not due yet":       {isStuck, "", true, seen{now: kubetest.Begin.Add(4999 * time.Millisecond)}, nil, "", wait, ""},
+		"stuck, due":               {isStuck, "", true, seen{now: kubetest.Begin.Add(5 * time.Second)}, nil, "", begin, ""},
+		"stuck, due, with its pod": {isStuck, pods.Unstaging, true, seen{pod: broken, now: kubetest.Begin.Add(5 * time.Second)}, nil, "", removePod, ""},
 		"stuck, its node is gone":  {isStuck, "", true, seen{nodeGone: true}, nil, "", write, isUnstaged},
 		"at its end, with a stray": {isUnstaged, "", true, seen{strays: 1}, nil, "", sweep, ""},
 		"at its end":               {isUnstaged, "", true, seen{nodeGone: true}, nil, "", release, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := stagingOf("s", "n", "user")
-			p.Status = moorv1alpha1.PodStagingStatus{Phase: tt.phase, Retried: "old", Report: tt.report, Directory: "d"}
+			p.Status = moorv1alpha1.PodStagingStatus{Phase: tt.phase, HelperTries: moorv1alpha1.HelperTries{Retried: "old", Failures: 1, LastFailure: &metav1.Time{Time: kubetest.Begin}}, Report: tt.report, Directory: "d"}
 			p.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: tt.retry}
 			if tt.pod != "" {
 				p.Status.Pod = &moorv1alpha1.HelperPod{Namespace: "ns", Name: podName(p, tt.pod), UID: "u", NodeName: "n", Since: metav1.NewTime(kubetest.Begin)}
@@ -88,11 +91,17 @@ func TestDecide(t *testing.T) {
 			if tt.deleted {
 				p.DeletionTimestamp = &metav1.Time{Time: kubetest.Begin}
 			}
-			tt.seen.now, tt.seen.provisioner, tt.seen.expected.mode = kubetest.Begin.Add(time.Second), compiled.Found{Provisioner: &pods.Provisioner{}}, corev1.PersistentVolumeFilesystem
+			if tt.seen.now.IsZero() {
+				tt.seen.now = kubetest.Begin.Add(time.Second)
+			}
+			tt.seen.provisioner, tt.seen.expected.mode = compiled.Found{Provisioner: &pods.Provisioner{}}, corev1.PersistentVolumeFilesystem
 			before := p.DeepCopy()
 			got := decide(p, tt.seen)
 			if got.do != tt.want || got.next.Phase != tt.to {
 				t.Errorf("got %+v, want %d, %q", got, tt.want, tt.to)
+			}
+			if due := kubetest.Begin.Add(5 * time.Second).Sub(tt.seen.now); tt.phase == isStuck && got.do == wait && got.after != due {
+				t.Errorf("it looks again after %s, and is tried again after %s", got.after, due)
 			}
 			if p.Status.Phase != before.Status.Phase || (p.Status.Pod == nil) != (before.Status.Pod == nil) || p.Status.Pod != nil && *p.Status.Pod != *before.Status.Pod {
 				t.Error("it changes the object")

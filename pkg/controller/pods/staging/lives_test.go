@@ -72,7 +72,11 @@ func TestLives(t *testing.T) {
 			l.comesToRest(s)
 			writes, reads := s.Writes(), s.LiveReads()
 			for range 3 {
-				if result, err := s.pass(name); err != nil || result.RequeueAfter != 0 {
+				var again time.Duration
+				if p := s.get(name); p.Status.Phase == isStuck {
+					again = 5 * time.Second
+				}
+				if result, err := s.pass(name); err != nil || result.RequeueAfter != again {
 					t.Error(result, err)
 				}
 			}
@@ -170,6 +174,38 @@ func TestRetry(t *testing.T) {
 			}
 			delete(s.does, pods.Unstaging)
 			retry("2")
+			s.wants(name, "", "")
+		})
+	}
+}
+
+// TestRetriedByItself: an unstaging that failed is tried again by itself, each time later.
+func TestRetriedByItself(t *testing.T) {
+	for title, does := range map[string]behavior{"of a volume": {pods.Unstaging: "fail"}, "of a failed staging": {pods.Staging: "fail", pods.Unstaging: "fail"}} {
+		t.Run(title, func(t *testing.T) {
+			s := newFixture(t, both, does)
+			s.Add(stagingOf(name, "n", "user"))
+			s.settle(name)
+			s.delete(name)
+			s.settle(name)
+			for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
+				s.wants(name, isStuck, "words of unstaging")
+				n := len(s.made)
+				if again, err := s.pass(name); err != nil || again.RequeueAfter != pause {
+					t.Errorf("looks again after %s, want %s; %v", again.RequeueAfter, pause, err)
+				}
+				s.Step(pause - time.Second)
+				if s.settle(name); len(s.made) != n {
+					t.Error("it is tried again too soon")
+				}
+				s.Step(time.Second)
+				if s.settle(name); len(s.made) != n+1 {
+					t.Errorf("%d pods after %s", len(s.made)-n, pause)
+				}
+			}
+			delete(s.does, pods.Unstaging)
+			s.Step(40 * time.Second)
+			s.settle(name)
 			s.wants(name, "", "")
 		})
 	}

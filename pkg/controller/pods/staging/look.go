@@ -39,7 +39,7 @@ func (r *Reconciler) look(ctx context.Context, p *moorv1alpha1.PodStaging) (s se
 		}
 	}
 	s.strays = len(strays)
-	if s.provisioner, err = r.Provisioners.Find(ctx, helper.ProvisionerFrom(r.Cluster, retries(p), p.Status.Pod, s.pod), p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {
+	if s.provisioner, err = r.Provisioners.Find(ctx, helper.ProvisionerFrom(r.Cluster, retries(p, s.now), p.Status.Pod, s.pod), p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {
 		return s, strays, err
 	}
 	s.expected, err = r.expects(ctx, p)

@@ -135,7 +135,7 @@ func (r *Reconciler) make(ctx context.Context, p *moorv1alpha1.PodStaging, phase
 // unmade writes that the pod that is recorded cannot be made.
 func (r *Reconciler) unmade(ctx context.Context, p *moorv1alpha1.PodStaging, phase pods.Phase, err error) error {
 	words := fmt.Sprintf("%s cannot be made: %v", helper.The(phase, p.Status.Pod), err)
-	return r.write(ctx, p, ofEnd(p, seen{}, helper.Judgement{Verdict: helper.Failed, Words: words}))
+	return r.write(ctx, p, ofEnd(p, seen{now: r.Clock.Now()}, helper.Judgement{Verdict: helper.Failed, Words: words}))
 }
 
 // write writes the status, if it was not changed since it was read, and tells its user.

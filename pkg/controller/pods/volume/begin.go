@@ -18,18 +18,22 @@ import (
 // NameOf is the name of the PodVolume of a claim, and of its PersistentVolume.
 func NameOf(claim *corev1.PersistentVolumeClaim) string { return pods.DefaultHandle(claim) }
 
-// podName is the name of the pod of a phase, and of its directory. Each try that was asked for has its own:
-// the directory of the one before may be left when it begins, and what stands there would be taken for
-// what this one says.
+// podName is the name of the pod of a phase, and of its directory. Each try has its own: the directory of the
+// one before may be left when it begins, and what stands there would be taken for what this one says.
 func podName(v *moorv1alpha1.PodVolume, phase pods.Phase) string {
-	name, try := pods.PodName(phase, ClaimUID(v)), v.Status.Retried
-	if v.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed {
-		try = v.Annotations[moorv1alpha1.AnnotationRetry] // as retried notes it
-	}
-	if phase != pods.Deletion || try == "" {
+	name := pods.PodName(phase, ClaimUID(v))
+	if phase != pods.Deletion {
 		return name
 	}
-	return name + "-" + helper.Short(try)
+	return helper.TryName(name, tries(v))
+}
+
+// tries are those of the deletion pod that works, or is to work.
+func tries(v *moorv1alpha1.PodVolume) moorv1alpha1.HelperTries {
+	if v.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed {
+		return helper.Next(v, v.Status.HelperTries)
+	}
+	return v.Status.HelperTries
 }
 
 // asked is what a volume was asked for with.
@@ -63,7 +67,7 @@ type evaluated struct {
 // none, and what it would have done is done.
 func begun(v *moorv1alpha1.PodVolume, phase pods.Phase, e evaluated, now time.Time) step {
 	if e.err != nil {
-		return unbegun(v, phase, e.err)
+		return unbegun(v, phase, e.err, now)
 	}
 	if e.template != nil {
 		return records(v, toWork(v, phase), helper.Record(e.template, podName(v, phase), now))
@@ -72,7 +76,7 @@ func begun(v *moorv1alpha1.PodVolume, phase pods.Phase, e evaluated, now time.Ti
 	case pods.Validation:
 		return step{do: begin, phase: pods.Creation}
 	case pods.Creation:
-		return resolved(v, e, nil)
+		return resolved(v, e, nil, now)
 	}
 	if toWork(v, phase) == moorv1alpha1.PodVolumeReverting {
 		return retried(v, become(v, moorv1alpha1.PodVolumeFailed, v.Status.Message))
@@ -81,7 +85,7 @@ func begun(v *moorv1alpha1.PodVolume, phase pods.Phase, e evaluated, now time.Ti
 }
 
 // unbegun is the step if the pod of a phase cannot be had.
-func unbegun(v *moorv1alpha1.PodVolume, phase pods.Phase, err error) step {
+func unbegun(v *moorv1alpha1.PodVolume, phase pods.Phase, err error, now time.Time) step {
 	switch phase {
 	case pods.Validation:
 		return become(v, moorv1alpha1.PodVolumeFailed, err.Error())
@@ -92,7 +96,7 @@ func unbegun(v *moorv1alpha1.PodVolume, phase pods.Phase, err error) step {
 	if v.Status.Phase == moorv1alpha1.PodVolumeReverting {
 		words = joined(v.Status.Message, "what it has left could not be removed: "+err.Error())
 	}
-	return retried(v, become(v, moorv1alpha1.PodVolumeDeletionFailed, words))
+	return stuck(retried(v, become(v, moorv1alpha1.PodVolumeDeletionFailed, words)), now)
 }
 
 // toWork is the phase in which the pod of a phase works.
@@ -108,16 +112,14 @@ func toWork(v *moorv1alpha1.PodVolume, phase pods.Phase) moorv1alpha1.PodVolumeP
 	return moorv1alpha1.PodVolumeDeleting
 }
 
-// retried notes in a write of a volume whose deletion had failed that it was tried again.
+// retried notes in a write of a volume which try of its deletion has begun.
 func retried(v *moorv1alpha1.PodVolume, s step) step {
-	if v.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed {
-		s.next.Retried = v.Annotations[moorv1alpha1.AnnotationRetry]
-	}
+	s.next.HelperTries = tries(v)
 	return s
 }
 
 // resolved is the step once the volume was made: its handle and size are known, or it has failed.
-func resolved(v *moorv1alpha1.PodVolume, e evaluated, report *moorv1alpha1.PodReport) step {
+func resolved(v *moorv1alpha1.PodVolume, e evaluated, report *moorv1alpha1.PodReport, now time.Time) step {
 	if e.err == nil {
 		handle, bytes, err := e.made.Resolve(e.request, report, v.Name)
 		if err == nil {
@@ -127,7 +129,7 @@ func resolved(v *moorv1alpha1.PodVolume, e evaluated, report *moorv1alpha1.PodRe
 		}
 		e.err = err
 	}
-	return unbegun(v, pods.Creation, e.err)
+	return unbegun(v, pods.Creation, e.err, now)
 }
 
 // ClaimUID is the UID of the claim of a volume.

@@ -162,11 +162,11 @@ func ofEnd(v *moorv1alpha1.PodVolume, s seen, j helper.Judgement) step {
 		out = become(v, moorv1alpha1.PodVolumeReverting, j.Words)
 	case moorv1alpha1.PodVolumeReverting:
 		if out = become(v, moorv1alpha1.PodVolumeFailed, v.Status.Message); failed {
-			out = become(v, moorv1alpha1.PodVolumeDeletionFailed, joined(v.Status.Message, "what it has left could not be removed: "+j.Words))
+			out = stuck(become(v, moorv1alpha1.PodVolumeDeletionFailed, joined(v.Status.Message, "what it has left could not be removed: "+j.Words)), s.now)
 		}
 	default:
 		if out = become(v, moorv1alpha1.PodVolumeDeleted, ""); failed {
-			out = become(v, moorv1alpha1.PodVolumeDeletionFailed, j.Words)
+			out = stuck(become(v, moorv1alpha1.PodVolumeDeletionFailed, j.Words), s.now)
 		}
 	}
 	out.ended = &j
@@ -182,7 +182,7 @@ func atRest(v *moorv1alpha1.PodVolume, s seen, deleted bool) step {
 		return become(v, moorv1alpha1.PodVolumeDeleted, "")
 	case phase == "":
 		return beginning(v, s, pods.Validation)
-	case retries(v):
+	case retries(v, s.now):
 		return beginning(v, s, pods.Deletion)
 	case deleted && phase == moorv1alpha1.PodVolumeCreated:
 		if len(s.staged) > 0 {
@@ -193,14 +193,15 @@ func atRest(v *moorv1alpha1.PodVolume, s seen, deleted bool) step {
 		return become(v, phase, v.Status.Message)
 	case phase == moorv1alpha1.PodVolumeCreated:
 		return there(v, s)
+	case phase == moorv1alpha1.PodVolumeDeletionFailed:
+		return step{after: helper.Due(v, v.Status.HelperTries, s.now)}
 	}
 	return step{}
 }
 
-// retries reports whether a deletion that failed is to be tried again.
-func retries(v *moorv1alpha1.PodVolume) bool {
-	retry := v.Annotations[moorv1alpha1.AnnotationRetry]
-	return v.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed && retry != "" && retry != v.Status.Retried
+// retries reports whether a deletion that failed is to be tried again now.
+func retries(v *moorv1alpha1.PodVolume, now time.Time) bool {
+	return v.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed && helper.Due(v, v.Status.HelperTries, now) <= 0
 }
 
 // there is the step of a volume that is there.
@@ -250,6 +251,12 @@ func records(v *moorv1alpha1.PodVolume, phase moorv1alpha1.PodVolumePhase, pod *
 		out.next.Message = helper.The(working[phase], pod) + " is to run"
 	}
 	return retried(v, out)
+}
+
+// stuck counts in a write of a deletion that has failed that it has.
+func stuck(s step, now time.Time) step {
+	s.next.HelperTries = helper.FailedAgain(s.next.HelperTries, now)
+	return s
 }
 
 func joined(words ...string) string { return strings.Join(words, "; ") }

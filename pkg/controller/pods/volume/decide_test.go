@@ -66,6 +66,10 @@ func TestDecide(t *testing.T) {
 		"not removed, no retry":                     {stuck, "", true, seen{}, "", wait, ""},
 		"not removed, retried before":               {stuck, "", true, seen{}, "old", wait, ""},
 		"not removed, retry":                        {stuck, "", true, seen{}, "new", begin, ""},
+		"not removed, not due yet":                  {stuck, "", true, seen{now: kubetest.Begin.Add(4999 * time.Millisecond)}, "", wait, ""},
+		"not removed, due":                          {stuck, "", true, seen{now: kubetest.Begin.Add(5 * time.Second)}, "", begin, ""},
+		"not removed, due, with its pod":            {stuck, pods.Deletion, true, seen{pod: broken, now: kubetest.Begin.Add(5 * time.Second)}, "", removePod, ""},
+		"not reverted, due":                         {stuck, "", false, seen{now: kubetest.Begin.Add(5 * time.Second)}, "", begin, ""},
 		"not reverted, abandoned":                   {stuck, "", false, seen{abandoned: true}, "", wait, ""},
 		"failed":                                    {failed, "", false, seen{}, "", wait, ""},
 		"failed, abandoned":                         {failed, "", false, seen{abandoned: true}, "", retire, ""},
@@ -76,7 +80,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := podVolume()
-			v.Status = moorv1alpha1.PodVolumeStatus{Phase: tt.phase, Retried: "old", Report: &moorv1alpha1.PodReport{PodUID: "u"}}
+			v.Status = moorv1alpha1.PodVolumeStatus{Phase: tt.phase, HelperTries: moorv1alpha1.HelperTries{Retried: "old", Failures: 1, LastFailure: &metav1.Time{Time: kubetest.Begin}}, Report: &moorv1alpha1.PodReport{PodUID: "u"}}
 			v.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: tt.retry}
 			if tt.pod != "" {
 				v.Status.Pod = &moorv1alpha1.HelperPod{Namespace: "ns", Name: podName(v, tt.pod), UID: "u", NodeName: "n", Since: metav1.NewTime(kubetest.Begin)}
@@ -84,13 +88,19 @@ func TestDecide(t *testing.T) {
 			if tt.deleted {
 				v.DeletionTimestamp = &metav1.Time{Time: kubetest.Begin}
 			}
-			if tt.seen.now = kubetest.Begin.Add(time.Second); tt.seen.provisioner.Provisioner == nil {
+			if tt.seen.now.IsZero() {
+				tt.seen.now = kubetest.Begin.Add(time.Second)
+			}
+			if tt.seen.provisioner.Provisioner == nil {
 				tt.seen.provisioner = usable
 			}
 			before := v.DeepCopy()
 			got := decide(v, tt.seen)
 			if got.do != tt.want || got.next.Phase != tt.to {
 				t.Errorf("got %+v, want %d, %q", got, tt.want, tt.to)
+			}
+			if due := kubetest.Begin.Add(5 * time.Second).Sub(tt.seen.now); tt.phase == stuck && got.do == wait && got.after != due {
+				t.Errorf("it looks again after %s, and is tried again after %s", got.after, due)
 			}
 			if v.Status.Phase != before.Status.Phase || (v.Status.Pod == nil) != (before.Status.Pod == nil) {
 				t.Error("it changes the object")

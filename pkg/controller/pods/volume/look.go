@@ -27,7 +27,7 @@ func (r *Reconciler) look(ctx context.Context, v *moorv1alpha1.PodVolume) (s see
 		return s, nil, err
 	}
 	s.strays = len(strays)
-	if s.provisioner, err = r.Provisioners.Find(ctx, helper.ProvisionerFrom(r.Cluster, retries(v), v.Status.Pod, s.pod), v.Spec.ProvisionerName); err != nil {
+	if s.provisioner, err = r.Provisioners.Find(ctx, helper.ProvisionerFrom(r.Cluster, retries(v, s.now), v.Status.Pod, s.pod), v.Spec.ProvisionerName); err != nil {
 		return s, nil, err
 	}
 	if !v.DeletionTimestamp.IsZero() {

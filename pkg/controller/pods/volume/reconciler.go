@@ -90,7 +90,7 @@ func (r *Reconciler) goOn(ctx context.Context, v *moorv1alpha1.PodVolume, s seen
 		if e, err = r.evaluate(ctx, v, s, pods.Creation); err != nil {
 			return err
 		}
-		next = resolved(v, e, v.Status.Report)
+		next = resolved(v, e, v.Status.Report, s.now)
 		next.ended = &helper.Judgement{Verdict: helper.Succeeded}
 		if next.next.Phase != moorv1alpha1.PodVolumeCreated {
 			next.ended.Verdict = helper.Failed
@@ -153,7 +153,7 @@ func (r *Reconciler) make(ctx context.Context, v *moorv1alpha1.PodVolume, phase 
 	if !errors.As(err, &refused) {
 		return err
 	}
-	return r.write(ctx, v, ofEnd(v, seen{}, helper.Judgement{Verdict: helper.Failed, Words: fmt.Sprintf("%s cannot be made: %v", helper.The(phase, v.Status.Pod), err)}))
+	return r.write(ctx, v, ofEnd(v, seen{now: r.Clock.Now()}, helper.Judgement{Verdict: helper.Failed, Words: fmt.Sprintf("%s cannot be made: %v", helper.The(phase, v.Status.Pod), err)}))
 }
 
 // write writes the status, if it was not changed since it was read, and tells of an end.

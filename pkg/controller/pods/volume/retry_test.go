@@ -2,6 +2,7 @@ package volume
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -41,6 +42,53 @@ func TestRetry(t *testing.T) {
 			delete(s.does, pods.Deletion)
 			retry("2")
 			if s.get() != nil || s.pods() != 0 {
+				t.Errorf("%+v is left, and %d pods", s.get(), s.pods())
+			}
+		})
+	}
+}
+
+// TestRetriedByItself: a deletion that failed is tried again by itself, each time later, by a pod of its own name. A
+// person who asks has it begin anew.
+func TestRetriedByItself(t *testing.T) {
+	for title, does := range map[string]behavior{"of a volume": {pods.Deletion: "fail"}, "of a failed creation": {pods.Creation: "fail", pods.Deletion: "fail"}} {
+		t.Run(title, func(t *testing.T) {
+			s := newFixture(t, all, does)
+			s.Add(podVolume())
+			s.settle()
+			s.remove()
+			s.settle()
+			names := map[string]bool{s.name: true}
+			for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 5 * time.Second, 10 * time.Second} {
+				if i == 3 {
+					kubetest.Change(s.Cluster, s.get(), func(v *moorv1alpha1.PodVolume) {
+						v.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: "1"}
+					})
+					s.settle()
+					names[s.name] = true
+				}
+				s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
+				n := len(s.made)
+				if again, err := s.pass(); err != nil || again.RequeueAfter != pause {
+					t.Errorf("try %d: looks again after %s, want %s; %v", i, again.RequeueAfter, pause, err)
+				}
+				s.Step(pause - time.Nanosecond)
+				if s.settle(); len(s.made) != n {
+					t.Errorf("try %d is tried again too soon", i)
+				}
+				s.Step(time.Second) // and at a whole one, as the API knows times
+				s.Clock.SetTime(s.Clock.Now().Truncate(time.Second))
+				if s.settle(); len(s.made) != n+1 {
+					t.Errorf("try %d: %d pods", i, len(s.made)-n)
+				}
+				names[s.name] = true
+			}
+			if len(names) != 7 {
+				t.Errorf("the pods of 7 tries have the names %v", names)
+			}
+			delete(s.does, pods.Deletion)
+			s.Step(20 * time.Second)
+			if s.settle(); s.get() != nil || s.pods() != 0 {
 				t.Errorf("%+v is left, and %d pods", s.get(), s.pods())
 			}
 		})
