@@ -80,7 +80,8 @@ type PodRevocationStatus struct {
 	Template string `json:"template,omitempty"`
 	// Message says what is waited for, or what went wrong.
 	// +optional
-	Message     string `json:"message,omitempty"`
+	Message string `json:"message,omitempty"`
+
 	HelperTries `json:",inline"`
 }
 

@@ -131,7 +131,8 @@ type PodVolumeStatus struct {
 	CapacityBytes int64 `json:"capacityBytes,omitempty"`
 	// Message says what is waited for, or what went wrong, in words for the user of the claim.
 	// +optional
-	Message     string `json:"message,omitempty"`
+	Message string `json:"message,omitempty"`
+
 	HelperTries `json:",inline"`
 }
 
@@ -297,7 +298,8 @@ type PodStagingStatus struct {
 	RevokedFor types.UID `json:"revokedFor,omitempty"`
 	// Message says what is waited for, or what went wrong, in words for the user of the pod.
 	// +optional
-	Message     string `json:"message,omitempty"`
+	Message string `json:"message,omitempty"`
+
 	HelperTries `json:",inline"`
 }
 

@@ -2,6 +2,7 @@ package helper
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,4 +60,16 @@ func TryName(name string, t moorv1alpha1.HelperTries) string {
 // AndAgain are the words of a failure, and that it is tried again; kind and name are of the object that says it.
 func AndAgain(words, kind, name string) string {
 	return fmt.Sprintf("%s. It is tried again by itself, later and later, and at once by: kubectl annotate %s %s --overwrite %s=$(date +%%s)", words, kind, name, moorv1alpha1.AnnotationRetry)
+}
+
+// leftover stands between why something has failed, and why what it has left could not be undone.
+const leftover = "; what it has left could not be undone: "
+
+// Left are the words of a failure that could not be undone either.
+func Left(why, words string) string { return why + leftover + words }
+
+// Why is why something has failed, without what became of the tries to undo it: another is under way.
+func Why(message string) string {
+	why, _, _ := strings.Cut(message, leftover)
+	return why
 }

@@ -84,6 +84,18 @@ func TestTryName(t *testing.T) {
 	}
 }
 
+// TestWhy: of a failure that could not be undone, why it failed is what is left once that is tried again.
+func TestWhy(t *testing.T) {
+	if got := Left("no room", "locked"); got != "no room; what it has left could not be undone: locked" || Why(got) != "no room" {
+		t.Errorf("%q, of which %q is why", got, Why(got))
+	}
+	for _, message := range []string{"", "no room", "no; room"} {
+		if got := Why(message); got != message {
+			t.Errorf("%q becomes %q", message, got)
+		}
+	}
+}
+
 func TestAndAgain(t *testing.T) {
 	want := "it is locked. It is tried again by itself, later and later, and at once by: kubectl annotate podvolume v --overwrite storage.moor.dev/retry=$(date +%s)"
 	if got := AndAgain("it is locked", "podvolume", "v"); got != want || strings.Contains(got, "MISSING") {

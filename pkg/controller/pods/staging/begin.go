@@ -41,14 +41,14 @@ func begun(p *moorv1alpha1.PodStaging, phase pods.Phase, e evaluated, now time.T
 		}
 		out.next.Directory = pods.StagingName(idOf(p))
 	case to == isReverting:
-		out = become(p, isFailed, p.Status.Message)
+		out = become(p, isFailed, helper.Why(p.Status.Message))
 		out.next.Pod = nil
 	default:
 		out = become(p, isUnstaging, "the volume is being unstaged")
 		out.next.Pod = nil
 	}
 	if to == isReverting {
-		out.next.Message = p.Status.Message // why the staging has failed
+		out.next.Message = helper.Why(p.Status.Message) // of the staging
 	}
 	out.next.Report = nil // it is of another pod
 	return retried(p, out)
@@ -64,8 +64,8 @@ func unbegun(p *moorv1alpha1.PodStaging, phase pods.Phase, err error, now time.T
 	case phase == pods.Staging:
 		out = become(p, isReverting, words)
 	default:
-		if p.Status.Phase == isReverting {
-			words = p.Status.Message + "; what it has left could not be undone: " + words
+		if toWork(p, phase) == isReverting {
+			words = helper.Left(helper.Why(p.Status.Message), words)
 		}
 		out = stuck(retried(p, become(p, isStuck, words)), now)
 	}

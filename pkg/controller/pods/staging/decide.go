@@ -264,7 +264,7 @@ func ofEnd(p *moorv1alpha1.PodStaging, s seen, j helper.Judgement) step {
 	case failed:
 		words := j.Words
 		if p.Status.Phase == isReverting {
-			words = p.Status.Message + "; what it has left could not be undone: " + j.Words
+			words = helper.Left(p.Status.Message, j.Words)
 		}
 		out = stuck(become(p, isStuck, words), s.now)
 		out.tells = fmt.Sprintf("volume %s cannot be unstaged from node %s: %s", p.Spec.VolumeName, p.Spec.NodeName, words)

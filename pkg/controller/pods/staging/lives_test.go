@@ -211,6 +211,31 @@ func TestRetriedByItself(t *testing.T) {
 	}
 }
 
+// TestUndoneLater: a staging that could not be undone says so once, however often that was tried, and what it says in the
+// end is why it has failed.
+func TestUndoneLater(t *testing.T) {
+	s := newFixture(t, both, behavior{pods.Staging: "fail", pods.Unstaging: "fail"})
+	s.Add(stagingOf(name, "n", "user"))
+	s.settle(name)
+	first := s.get(name).Status.Message
+	why, _, found := strings.Cut(first, "; what it has left could not be undone: ")
+	for range 3 {
+		s.Step(5 * time.Minute)
+		s.settle(name)
+		s.wants(name, isStuck, "")
+		if message := s.get(name).Status.Message; !found || strings.Count(message, "words of staging") != 1 || strings.Count(message, "words of unstaging") != 1 {
+			t.Errorf("%q, and at first %q", message, first)
+		}
+	}
+	delete(s.does, pods.Unstaging)
+	s.Step(5 * time.Minute)
+	s.settle(name)
+	s.wants(name, isFailed, "")
+	if message := s.get(name).Status.Message; message != why || why == "" {
+		t.Errorf("%q, want %q", message, why)
+	}
+}
+
 // TestRetryAfterAMend: a person mends the provisioner, and asks for another try. The cache may show the one
 // before the other.
 func TestRetryAfterAMend(t *testing.T) {

@@ -79,7 +79,7 @@ func begun(v *moorv1alpha1.PodVolume, phase pods.Phase, e evaluated, now time.Ti
 		return resolved(v, e, nil, now)
 	}
 	if toWork(v, phase) == moorv1alpha1.PodVolumeReverting {
-		return retried(v, become(v, moorv1alpha1.PodVolumeFailed, v.Status.Message))
+		return retried(v, become(v, moorv1alpha1.PodVolumeFailed, helper.Why(v.Status.Message)))
 	}
 	return retried(v, become(v, moorv1alpha1.PodVolumeDeleted, ""))
 }
@@ -93,8 +93,8 @@ func unbegun(v *moorv1alpha1.PodVolume, phase pods.Phase, err error, now time.Ti
 		return become(v, moorv1alpha1.PodVolumeReverting, "the volume cannot be made: "+err.Error())
 	}
 	words := "the volume cannot be removed: " + err.Error()
-	if v.Status.Phase == moorv1alpha1.PodVolumeReverting {
-		words = joined(v.Status.Message, "what it has left could not be removed: "+err.Error())
+	if toWork(v, phase) == moorv1alpha1.PodVolumeReverting {
+		words = helper.Left(helper.Why(v.Status.Message), err.Error())
 	}
 	return stuck(retried(v, become(v, moorv1alpha1.PodVolumeDeletionFailed, words)), now)
 }

@@ -162,7 +162,7 @@ func ofEnd(v *moorv1alpha1.PodVolume, s seen, j helper.Judgement) step {
 		out = become(v, moorv1alpha1.PodVolumeReverting, j.Words)
 	case moorv1alpha1.PodVolumeReverting:
 		if out = become(v, moorv1alpha1.PodVolumeFailed, v.Status.Message); failed {
-			out = stuck(become(v, moorv1alpha1.PodVolumeDeletionFailed, joined(v.Status.Message, "what it has left could not be removed: "+j.Words)), s.now)
+			out = stuck(become(v, moorv1alpha1.PodVolumeDeletionFailed, helper.Left(v.Status.Message, j.Words)), s.now)
 		}
 	default:
 		if out = become(v, moorv1alpha1.PodVolumeDeleted, ""); failed {
@@ -245,7 +245,7 @@ func awaits(v *moorv1alpha1.PodVolume, words string, after time.Duration) step {
 
 // records is a write of the pod that is to work in a phase. What another has reported is over.
 func records(v *moorv1alpha1.PodVolume, phase moorv1alpha1.PodVolumePhase, pod *moorv1alpha1.HelperPod) step {
-	out := become(v, phase, v.Status.Message)
+	out := become(v, phase, helper.Why(v.Status.Message))
 	out.next.Pod, out.next.Report = pod, nil
 	if phase != moorv1alpha1.PodVolumeReverting {
 		out.next.Message = helper.The(working[phase], pod) + " is to run"
@@ -258,5 +258,3 @@ func stuck(s step, now time.Time) step {
 	s.next.HelperTries = helper.FailedAgain(s.next.HelperTries, now)
 	return s
 }
-
-func joined(words ...string) string { return strings.Join(words, "; ") }

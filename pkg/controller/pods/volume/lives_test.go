@@ -42,7 +42,7 @@ var lives = map[string]life{
 	"a validation pod that fails ends it, and nothing is removed": {all, behavior{pods.Validation: "fail"}, nil, "Failed", "the validation pod default/pav-volume-validation-pod-" + string(uid) + " failed: words of validation", "", "", "validation"},
 	"a creation pod that fails is followed by the deletion pod":   {all, behavior{pods.Creation: "fail"}, nil, "Failed", "the creation pod secrets/pav-volume-creation-pod-" + string(uid) + " failed: words of creation", "", "", "validation creation deletion"},
 	"a creation pod that another deletes has failed":              {all, behavior{pods.Creation: "vanish"}, nil, "Failed", "was deleted by another", "", "", "validation creation deletion"},
-	"a failed creation that cannot be undone waits":               {all, behavior{pods.Creation: "fail", pods.Deletion: "fail"}, nil, "DeletionFailed", "words of creation; what it has left could not be removed: ", "", "DeletionFailed", "validation creation deletion"},
+	"a failed creation that cannot be undone waits":               {all, behavior{pods.Creation: "fail", pods.Deletion: "fail"}, nil, "DeletionFailed", "words of creation; what it has left could not be undone: ", "", "DeletionFailed", "validation creation deletion"},
 	"a deletion pod that fails is not tried again by itself":      {all, behavior{pods.Deletion: "fail"}, nil, "Created", "", volume, "DeletionFailed", "validation creation deletion"},
 	"a mode that is not supported is refused without a pod": {all, nil, func(c *corev1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 		c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,31 @@ func TestRetriedByItself(t *testing.T) {
 				t.Errorf("%+v is left, and %d pods", s.get(), s.pods())
 			}
 		})
+	}
+}
+
+// TestUndoneLater: a creation that could not be undone says so once, however often that was tried, and what it says in the
+// end is why it has failed.
+func TestUndoneLater(t *testing.T) {
+	s := newFixture(t, all, behavior{pods.Creation: "fail", pods.Deletion: "fail"})
+	s.Add(podVolume())
+	s.settle()
+	first := s.get().Status.Message
+	why, _, found := strings.Cut(first, "; what it has left could not be undone: ")
+	for range 3 {
+		s.Step(5 * time.Minute)
+		s.settle()
+		s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
+		if message := s.get().Status.Message; !found || strings.Count(message, "words of creation") != 1 || strings.Count(message, "words of deletion") != 1 {
+			t.Errorf("%q, and at first %q", message, first)
+		}
+	}
+	delete(s.does, pods.Deletion)
+	s.Step(5 * time.Minute)
+	s.settle()
+	s.wantPhase(moorv1alpha1.PodVolumeFailed)
+	if message := s.get().Status.Message; message != why || why == "" {
+		t.Errorf("%q, want %q", message, why)
 	}
 }
 
