@@ -83,3 +83,9 @@ func Ended(pod *corev1.Pod) bool {
 	phase := Outcome(pod)
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
+
+// Holds reports whether nothing of a pod runs any more but the container HoldName, which keeps the volumes of its
+// claims on the node.
+func Holds(pod *corev1.Pod) bool {
+	return Held(pod) && Ended(pod) && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero()
+}

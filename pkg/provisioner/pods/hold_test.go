@@ -3,8 +3,10 @@ package pods
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestHold: staging pods that use claims are kept by one container more, which has nothing of the pod's, and no others are.
@@ -76,6 +78,13 @@ func TestOutcome(t *testing.T) {
 		ended := tt.want == corev1.PodSucceeded || tt.want == corev1.PodFailed
 		if got := Outcome(pod); got != tt.want || Ended(pod) != ended {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+		if got, want := Holds(pod), ended && tt.phase == corev1.PodRunning; got != want {
+			t.Errorf("%s: keeps on alone: %t, want %t", name, got, want)
+		}
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		if Holds(pod) {
+			t.Errorf("%s: keeps on while it is deleted", name)
 		}
 		pod.Spec.Containers = pod.Spec.Containers[:2]
 		if got := Outcome(pod); got != tt.phase {

@@ -101,12 +101,25 @@ func decide(p *moorv1alpha1.PodStaging, s seen) step {
 		return ofPod(p, s, phase)
 	case p.Status.Phase == isStaged && !deleted && p.Status.Pod != nil:
 		return keeps(p, s)
-	case p.Status.Pod != nil && s.pod.Pod != nil:
+	case p.Status.Pod != nil && s.pod.Pod != nil && !stays(p, s.pod.Pod):
 		return step{do: removePod}
 	case s.strays > 0:
 		return step{do: sweep}
 	}
 	return alone(p, s, deleted)
+}
+
+// stays reports whether a pod is left beside the unstaging pod until that has done its work: it keeps the volumes of
+// the claims on the node. Without it they leave before the unstaging pod is there, and what is staged over them loses
+// what it has not written yet; what comes back may be another device.
+func stays(p *moorv1alpha1.PodStaging, pod *corev1.Pod) bool {
+	switch p.Status.Phase {
+	case isReverting, isStuck:
+		return pods.Holds(pod)
+	case isUnstaging:
+		return p.Status.Pod != nil && pods.Holds(pod)
+	}
+	return false
 }
 
 // has reports whether the volume is staged, or about to be.

@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +176,54 @@ func TestRetry(t *testing.T) {
 			delete(s.does, pods.Unstaging)
 			retry("2")
 			s.wants(name, "", "")
+		})
+	}
+}
+
+// TestHoldStays: what keeps the volumes of claims on the node stays beside the unstaging pod, however often that is
+// tried, and goes once it has done its work.
+func TestHoldStays(t *testing.T) {
+	for title, tt := range map[string]struct {
+		staging string
+		stuck   bool
+		ends    moorv1alpha1.PodStagingPhase
+	}{
+		"of a volume": {staging: "kept"},
+		"of a volume that cannot be unstaged first": {staging: "kept", stuck: true},
+		"of a failed staging":                       {staging: "spoilt", ends: isFailed},
+		"of a failed staging that cannot be undone": {staging: "spoilt", stuck: true, ends: isFailed},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newFixture(t, over, behavior{pods.Staging: tt.staging, pods.Unstaging: "hang"})
+			s.Add(stagingOf(name, "n", "user"))
+			s.settle(name)
+			if tt.staging == "kept" {
+				s.delete(name)
+				s.settle(name)
+			}
+			hold := podName(s.get(name), pods.Staging)
+			there := func(want ...string) {
+				t.Helper()
+				var got []string
+				for _, pod := range s.list() {
+					got = append(got, pod.Name)
+				}
+				if slices.Sort(got); !slices.Equal(got, want) {
+					t.Errorf("the pods are %v, want %v", got, want)
+				}
+			}
+			there(hold, podName(s.get(name), pods.Unstaging))
+			if tt.stuck {
+				s.does[pods.Unstaging] = "fail"
+				s.settle(name)
+				s.wants(name, isStuck, "")
+				there(hold)
+				s.Step(5 * time.Second)
+			}
+			s.does[pods.Unstaging] = "ok"
+			s.settle(name)
+			s.wants(name, tt.ends, "")
+			there()
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,7 @@ func (r *Reconciler) look(ctx context.Context, p *moorv1alpha1.PodStaging) (s se
 			return s, nil, err
 		}
 	}
+	strays = slices.DeleteFunc(strays, func(pod corev1.Pod) bool { return stays(p, &pod) })
 	s.strays = len(strays)
 	if s.provisioner, err = r.Provisioners.Find(ctx, helper.ProvisionerFrom(r.Cluster, retries(p, s.now), p.Status.Pod, s.pod), p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {
 		return s, strays, err
