@@ -291,6 +291,15 @@ var services = []mutation{
 	{name: "a volume stays staged over a claim whose volume has left the node", tests: podStaging, edits: []edit{
 		{helperJudge, "	case pods.Held(s.Pod) && s.Pod.Status.Phase == corev1.PodSucceeded:\n", "	case s.Pod.Name == \"-\":\n"},
 	}},
+	{name: "a claim's volume may leave before what is staged over it is unstaged", tests: podStaging, edits: []edit{
+		{stagingDecide, " && !stays(p, s.pod.Pod):\n", ":\n"},
+	}},
+	{name: "a claim's volume may leave before an unstaging is tried again", tests: podStaging, edits: []edit{
+		{stagingDecide, "	case isReverting, isStuck:\n", "	case isReverting:\n"},
+	}},
+	{name: "what keeps a claim's volume on the node stays for ever", tests: podStaging, edits: []edit{
+		{stagingDecide, "		return p.Status.Pod != nil && pods.Holds(pod)\n", "		return pods.Holds(pod)\n"},
+	}},
 	{name: "the device of a dead staging pod counts as there", tests: podVendor, edits: []edit{
 		{podHost, " && r.Pod == p.Status.Report.PodUID\n", "\n"},
 	}},
