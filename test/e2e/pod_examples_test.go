@@ -46,7 +46,7 @@ open)
   plain=$(wget -q -O - --post-data "$(od -An -v -tx1 "$key" | tr -d ' \n')" "%[1]s/open?name=$name&device=$number&$area")
   mkdir -p /dev/mapper && mknod "/dev/mapper/$name" b "${plain%%:*}" "${plain#*:}" ;;
 close)
-  for try in {1..60}; do # a kubelet lets go of a device a moment after the driver; cryptsetup, too, tries again
+  for try in {1..60}; do # cryptsetup, too, tries again while a device is open
     said=$(wget -q -O - --post-data '' "%[1]s/close?name=$2" 2>&1) && exit 0
     case $said in *409*) sleep 0.5 ;; *) break ;; esac
   done

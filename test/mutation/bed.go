@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/kubebuild"
 )
 
 const bedTimeout = 15 * time.Minute
@@ -53,8 +54,8 @@ func onBed(ctx context.Context, root string, act func() error) (err error) {
 		}
 	}()
 	for _, words := range [][]string{
-		{"go", "build", "-trimpath", "-tags=grpcnotrace", "-o", "bin/moor-dev", "./test/cmd/moor-dev"},
-		{"go", "test", "-c", "-trimpath", "-tags=e2e,grpcnotrace", "-o", "bin/e2e.test", "./test/e2e"},
+		{"go", "build", "-trimpath", kubebuild.Tags, "-o", "bin/moor-dev", "./test/cmd/moor-dev"},
+		{"go", "test", "-c", "-trimpath", kubebuild.Tags + ",e2e", "-o", "bin/e2e.test", "./test/e2e"},
 		{moorDev, "up", "--kubelet-profile=fast"},
 	} {
 		if err := say(static(ctx, root, words[0], words[1:]...)); err != nil {
@@ -117,7 +118,7 @@ func replace(ctx context.Context, root, overlay, program string) error {
 	if _, err := os.Stat(filepath.Join(root, source)); err != nil {
 		source = "./reference/cmd/" + program
 	}
-	if err := say(static(ctx, root, "go", "build", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-overlay="+overlay, "-o", path, source)); err != nil {
+	if err := say(static(ctx, root, "go", "build", "-trimpath", "-buildvcs=false", kubebuild.Tags, "-overlay="+overlay, "-o", path, source)); err != nil {
 		return err
 	}
 	processes, err := bed.Processes()

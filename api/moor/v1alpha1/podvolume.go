@@ -181,7 +181,8 @@ const (
 	// PodStagingFailed: the volume is not there, and what the staging pod did is undone. The next
 	// try is another object.
 	PodStagingFailed PodStagingPhase = "Failed"
-	// PodStagingUnstaging: the staging pod is gone, or goes, and the unstaging pod runs.
+	// PodStagingUnstaging: the staging pod is gone, or goes, or keeps the volumes of its claims there,
+	// and the unstaging pod runs.
 	PodStagingUnstaging PodStagingPhase = "Unstaging"
 	// PodStagingUnstagingFailed: the unstaging pod has failed. It is begun again by itself, and by
 	// AnnotationRetry at once.

@@ -14,7 +14,7 @@ const schedulerDir = "hack/kube/scheduler"
 // SchedulerProgram is the name of kube-scheduler with Moor's plugin.
 const SchedulerProgram = "moor-scheduler"
 
-// Tags are the build tags of Moor's programs, which are those of hack/build.sh.
+// Tags is the flag with the build tags of Moor's programs, which are those of hack/build.sh.
 const Tags = "-tags=grpcnotrace"
 
 // Scheduler builds kube-scheduler with Moor's plugin into a directory. Go's build

@@ -322,7 +322,7 @@ func stuck(s step, now time.Time) step {
 	return s
 }
 
-// leaves is a write of a phase in which the unstaging pod runs once the staging pod is gone. That is
+// leaves is a write of a phase in which the unstaging pod runs once the staging pod is gone, or stays. That is
 // recorded without its UID, as one that is about to be made: its node does not clear /pav then,
 // which the unstaging pod is to find as it was left.
 func leaves(p *moorv1alpha1.PodStaging, phase moorv1alpha1.PodStagingPhase, message string) step {

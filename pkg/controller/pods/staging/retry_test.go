@@ -15,16 +15,23 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
+// newStuck has a staging that was deleted, and whose unstaging has failed.
+func newStuck(t *testing.T, does behavior) *fixture {
+	t.Helper()
+	s := newFixture(t, both, does)
+	s.Add(stagingOf(name, "n", "user"))
+	s.settle(name)
+	s.delete(name)
+	s.settle(name)
+	s.wants(name, isStuck, "words of unstaging")
+	return s
+}
+
 // TestRetry: each new value of the annotation begins an unstaging that failed again, once.
 func TestRetry(t *testing.T) {
 	for title, does := range map[string]behavior{"of a volume": {pods.Unstaging: "fail"}, "of a failed staging": {pods.Staging: "fail", pods.Unstaging: "fail"}} {
 		t.Run(title, func(t *testing.T) {
-			s := newFixture(t, both, does)
-			s.Add(stagingOf(name, "n", "user"))
-			s.settle(name)
-			s.delete(name)
-			s.settle(name)
-			s.wants(name, isStuck, "words of unstaging")
+			s := newStuck(t, does)
 			retry := func(value string) {
 				kubetest.Change(s.Cluster, s.get(name), func(p *moorv1alpha1.PodStaging) {
 					p.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: value}
@@ -96,11 +103,7 @@ func TestHoldStays(t *testing.T) {
 func TestRetriedByItself(t *testing.T) {
 	for title, does := range map[string]behavior{"of a volume": {pods.Unstaging: "fail"}, "of a failed staging": {pods.Staging: "fail", pods.Unstaging: "fail"}} {
 		t.Run(title, func(t *testing.T) {
-			s := newFixture(t, both, does)
-			s.Add(stagingOf(name, "n", "user"))
-			s.settle(name)
-			s.delete(name)
-			s.settle(name)
+			s := newStuck(t, does)
 			for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
 				s.wants(name, isStuck, "words of unstaging")
 				n := len(s.made)
@@ -154,12 +157,7 @@ func TestUndoneLater(t *testing.T) {
 func TestRetryAfterAMend(t *testing.T) {
 	for title, crash := range map[string]bool{"at once": false, "after a crash before its pod was made": true} {
 		t.Run(title, func(t *testing.T) {
-			s := newFixture(t, both, behavior{pods.Unstaging: "fail"})
-			s.Add(stagingOf(name, "n", "user"))
-			s.settle(name)
-			s.delete(name)
-			s.settle(name)
-			s.wants(name, isStuck, "words of unstaging")
+			s := newStuck(t, behavior{pods.Unstaging: "fail"})
 			old := &pavv1alpha1.PavProvisioner{}
 			s.Get(old, "p")
 			kubetest.Change(s.Cluster, old.DeepCopy(), func(p *pavv1alpha1.PavProvisioner) {

@@ -13,16 +13,23 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
+// newStuck has a volume that was deleted, and whose deletion has failed.
+func newStuck(t *testing.T, does behavior) *fixture {
+	t.Helper()
+	s := newFixture(t, all, does)
+	s.Add(podVolume())
+	s.settle()
+	s.remove()
+	s.settle()
+	s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
+	return s
+}
+
 // TestRetry: each new value of the annotation begins a deletion that failed again, once.
 func TestRetry(t *testing.T) {
 	for name, does := range map[string]behavior{"of a volume": {pods.Deletion: "fail"}, "of a failed creation": {pods.Creation: "fail", pods.Deletion: "fail"}} {
 		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, all, does)
-			s.Add(podVolume())
-			s.settle()
-			s.remove()
-			s.settle()
-			s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
+			s := newStuck(t, does)
 			retry := func(value string) {
 				kubetest.Change(s.Cluster, s.get(), func(v *moorv1alpha1.PodVolume) {
 					v.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: value}
@@ -54,11 +61,7 @@ func TestRetry(t *testing.T) {
 func TestRetriedByItself(t *testing.T) {
 	for title, does := range map[string]behavior{"of a volume": {pods.Deletion: "fail"}, "of a failed creation": {pods.Creation: "fail", pods.Deletion: "fail"}} {
 		t.Run(title, func(t *testing.T) {
-			s := newFixture(t, all, does)
-			s.Add(podVolume())
-			s.settle()
-			s.remove()
-			s.settle()
+			s := newStuck(t, does)
 			names := map[string]bool{s.name: true}
 			for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 5 * time.Second, 10 * time.Second} {
 				if i == 3 {
@@ -73,12 +76,11 @@ func TestRetriedByItself(t *testing.T) {
 				if again, err := s.pass(); err != nil || again.RequeueAfter != pause {
 					t.Errorf("try %d: looks again after %s, want %s; %v", i, again.RequeueAfter, pause, err)
 				}
-				s.Step(pause - time.Nanosecond)
+				s.Step(pause - time.Second)
 				if s.settle(); len(s.made) != n {
 					t.Errorf("try %d is tried again too soon", i)
 				}
-				s.Step(time.Second) // and at a whole one, as the API knows times
-				s.Clock.SetTime(s.Clock.Now().Truncate(time.Second))
+				s.Step(time.Second)
 				if s.settle(); len(s.made) != n+1 {
 					t.Errorf("try %d: %d pods", i, len(s.made)-n)
 				}
@@ -126,12 +128,7 @@ func TestUndoneLater(t *testing.T) {
 func TestRetryAfterAMend(t *testing.T) {
 	for title, crash := range map[string]bool{"at once": false, "after a crash before its pod was made": true} {
 		t.Run(title, func(t *testing.T) {
-			s := newFixture(t, all, behavior{pods.Deletion: "fail"})
-			s.Add(podVolume())
-			s.settle()
-			s.remove()
-			s.settle()
-			s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
+			s := newStuck(t, behavior{pods.Deletion: "fail"})
 			old := &pavv1alpha1.PavProvisioner{}
 			s.Get(old, "p")
 			kubetest.Change(s.Cluster, old.DeepCopy(), func(p *pavv1alpha1.PavProvisioner) {
