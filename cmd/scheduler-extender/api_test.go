@@ -10,8 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,7 +43,7 @@ type bed struct {
 	address string
 	health  string
 	// line is the extender's way to the API server.
-	line *line
+	line *apiserver.Line
 	// simulated is true once there are the simulated nodes.
 	simulated bool
 }
@@ -62,11 +60,7 @@ func TestExtender(t *testing.T) {
 
 func start(t *testing.T) *bed {
 	one := apiserver.StartOne(t, apiserver.Host)
-	server, err := url.Parse(one.Config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{One: one, t: t, address: free(t), health: free(t), line: newLine(t, server.Host)}
+	b := &bed{One: one, t: t, address: free(t), health: free(t), line: one.NewLine()}
 	for _, manifest := range []string{"rbac.yaml", "extender.yaml", "second-scheduler.yaml", "plugin-scheduler.yaml", "plugin-scheduler-deployment.yaml"} {
 		if err := kit.Apply(t.Context(), b, filepath.Join(manifests, manifest)); err != nil {
 			t.Fatal(err)
@@ -86,21 +80,7 @@ func free(t *testing.T) string {
 }
 
 // kubeconfig is that of a ServiceAccount, over the line.
-func (b *bed) kubeconfig(account string) string {
-	path := b.Kubeconfig(account)
-	config, err := os.ReadFile(path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	config = bytes.ReplaceAll(config, []byte(b.line.to), []byte(b.line.address()))
-	if !bytes.Contains(config, []byte(b.line.address())) {
-		b.t.Fatalf("the kubeconfig does not lead to %s", b.line.to)
-	}
-	if err := os.WriteFile(path, config, 0o600); err != nil {
-		b.t.Fatal(err)
-	}
-	return path
-}
+func (b *bed) kubeconfig(account string) string { return b.KubeconfigOver(b.line, account) }
 
 // run runs the process' whole wiring in this one, until the test ends.
 func (b *bed) run(kubeconfig string) {
@@ -244,7 +224,7 @@ func (b *bed) lost(t *testing.T) {
 		got := b.ask("filter", "first", "late")
 		return strings.Contains(got, `"NodeNames":["late"]`), got
 	})
-	b.line.set(true)
+	b.line.Cut()
 	if err := b.Delete(t.Context(), statetest.Attachment("first", "warm", statetest.Attached)); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +242,7 @@ func (b *bed) lost(t *testing.T) {
 	if _ = answer.Body.Close(); answer.StatusCode != http.StatusOK {
 		t.Error("not ready without the API server:", answer.Status)
 	}
-	b.line.set(false)
+	b.line.Mend()
 	b.until(t, "it catches up", func() (bool, string) {
 		got := b.ask("prioritize", "first", "cold", "warm")
 		return got == "200 []" && gauge(t, "moor_extender_index_age_seconds") < 1, got
