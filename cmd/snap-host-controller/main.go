@@ -29,6 +29,7 @@ type options struct {
 	dpuKubeconfig   string
 	dpuClusterName  string
 	dpuClusterSpace string
+	several         bool
 	namespace       string
 	targetNamespace string
 
@@ -64,6 +65,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.silenceTimeout, "silence-timeout", nodehealth.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
 	fs.StringVar(&o.dpuClusterName, "dpucluster-name", "dpu-cluster", "DPF's name for --dpu-cluster-name")
 	fs.StringVar(&o.dpuClusterSpace, "dpucluster-namespace", "", "namespace of the DPUCluster that --dpu-cluster-name names: of DPF's DPUs those of other clusters are left alone; empty: DPF has DPUs in one cluster")
+	fs.BoolVar(&o.several, "several-dpu-clusters", false, "other DPU clusters are behind the host cluster too, each served by a snap-host-controller of its own: of hosts, volumes and attachments those alone are seen to that are in the DPUCluster of --dpucluster-namespace and --dpucluster-name")
 	fs.IntVar(&o.budget.PerMinute, "failover-budget", failover.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
 	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", failover.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
 	fs.DurationVar(&o.budget.Window, "failover-window", failover.DefaultBudget.Window, "time within which no more than two hosts, or 30 % of them, may begin to fail over unless all witnesses agree; 0: no bound")
@@ -94,6 +96,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	if o.dpuKubeconfig == "" {
 		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")
+	}
+	if o.several && (o.dpuClusterSpace == "" || o.dpuClusterName == "") {
+		return fmt.Errorf("--several-dpu-clusters needs --dpucluster-namespace and --dpucluster-name: they name the DPUCluster that is served here")
 	}
 	mgr, clusters, err := o.connect(ctx)
 	if err != nil {

@@ -46,6 +46,22 @@ import (
 // lease is DPF's name.
 const lease = "snap-host-controller.dpu.nvidia.com"
 
+// lease is DPF's, or one for each of several DPU clusters.
+func (o *options) lease() string {
+	if !o.several {
+		return lease
+	}
+	return lease + "." + o.dpuClusterSpace + "." + o.dpuClusterName
+}
+
+// dpuCluster is which of several DPU clusters is served; "" if there is one.
+func (o *options) dpuCluster() string {
+	if !o.several {
+		return ""
+	}
+	return o.dpuClusterSpace + "/" + o.dpuClusterName
+}
+
 // connect builds the manager over the host cluster and, in it, the DPU cluster.
 func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Clusters, error) {
 	none := hostcluster.Clusters{}
@@ -69,7 +85,7 @@ func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Cluste
 	if err != nil {
 		return nil, none, err
 	}
-	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, o.hostCache(guard))
+	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, o.lease(), o.hostCache(guard))
 	if err != nil {
 		return nil, none, err
 	}
@@ -91,6 +107,7 @@ func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Cluste
 	return mgr, hostcluster.Clusters{
 		Host: kube.ClusterOf(mgr), DPU: kube.ClusterOf(dpu),
 		DPUClusterName: o.dpuClusterName, Namespace: o.namespace, TargetNamespace: o.targetNamespace,
+		DPUCluster: o.dpuCluster(),
 	}, nil
 }
 
@@ -109,6 +126,10 @@ func (o *options) hostCache(guard *served.Guard) cache.Options {
 		&corev1.PersistentVolume{}:             {Transform: podvolume.SlimPersistentVolume},
 		&storagev1alpha1.DPUVolumeAttachment{}: whole,
 		&storagev1alpha1.DPUVolume{}:           whole,
+	}
+	if o.several {
+		// A host is in one DPU cluster for ever, so what is hidden here never was.
+		out.ByObject[&moorv1alpha1.DPUStorageNode{}] = cache.ByObject{Field: fields.OneTermEqualSelector("spec.dpuCluster", o.dpuCluster())}
 	}
 	maps.Copy(out.ByObject, podvolume.CacheUsers())
 	maps.Copy(out.ByObject, podvolume.CacheClaims())
@@ -149,7 +170,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder, Silent: silent},
 		&node.Reconciler{Clusters: c},
 		&events.ProvisioningReconciler{Clusters: c},
-		&events.FailoverReconciler{Host: c.Host, Drivers: o.drivers},
+		&events.FailoverReconciler{Clusters: c, Drivers: o.drivers},
 		&nodelifecycle.Reconciler{
 			Host: c.Host, DPU: c.DPU,
 			Namespace: c.Namespace, Observer: observer, Recorder: recorder,
@@ -169,7 +190,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Drivers: o.drivers, Clock: clock.RealClock{}, Recorder: recorder,
 		},
 		&podresync.Reconciler{
-			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Drivers: o.drivers, Clock: clock.RealClock{}, Recorder: recorder,
+			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Drivers: o.drivers, Clock: clock.RealClock{}, Recorder: recorder, Serves: servesHost(c),
 		},
 	}
 	for _, r := range reconcilers {
@@ -193,11 +214,29 @@ func hold(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
 	)
 }
 
-// pair has the DPUs of hosts read from DPF, where it is installed.
+// servesHost tells whether a host is in the DPU cluster that is served here, of several; nil if there is one.
+func servesHost(c hostcluster.Clusters) func(context.Context, string) (bool, error) {
+	if !c.Several() {
+		return nil
+	}
+	return func(ctx context.Context, host string) (bool, error) {
+		return kube.Find(ctx, c.Host.Client, client.ObjectKey{Name: host}, &moorv1alpha1.DPUStorageNode{}, client.UnsafeDisableDeepCopy)
+	}
+}
+
+// pair has the DPUs of hosts read from DPF, where it is installed. Where there are several DPU
+// clusters it needs to see the hosts too that are in none yet.
 func (o *options) pair(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters, recorder record.EventRecorder) error {
-	r := &dpupairing.Reconciler{Host: c.Host, Namespace: c.Namespace, Recorder: recorder}
+	r := &dpupairing.Reconciler{Host: c.Host, Namespace: c.Namespace, Recorder: recorder, Several: c.Several()}
 	if o.dpuClusterSpace != "" {
 		r.Cluster = o.dpuClusterSpace + "/" + o.dpuClusterName
+	}
+	if c.Several() {
+		all, err := kube.AddCluster(mgr, "hosts of all DPU clusters", mgr.GetConfig(), mgr.GetScheme(), namespaced(o.namespace))
+		if err != nil {
+			return err
+		}
+		r.Host = kube.ClusterOf(all)
 	}
 	if err := r.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %T: %w", r, err)

@@ -159,6 +159,7 @@ func TestRefused(t *testing.T) {
 		{"{host: {snapHostController: {enabled: true}}}", "targetNamespace is required"},
 		{"{host: {snapController: {enabled: true}}}", "dpuClusterSecret is required"},
 		{"{host: {snapHostController: {enabled: true, config: {targetNamespace: a, dpuCluster: {tokenFileSecret: s}}}}}", "needs dpuCluster.server"},
+		{"{host: {snapHostController: {enabled: true, config: {targetNamespace: a, severalDpuClusters: true, dpuClusterName: east}}}}", "severalDpuClusters needs dpuClusterNamespace and dpuClusterName"},
 		{"{dpu: {docaSnap: {enabled: true, image: {tag: x}}}}", "leave that release on NVIDIA's chart"},
 		{"{dpu: {nfsStorageVendorDpuPlugin: {enabled: true}}}", "Moor has no plugin nvidia-nfs"},
 		{"{cluster: host, host: {snapCsiPlugin: {enabled: true}}}", "host.snapCsiPlugin.enabled is for a release of one component"},

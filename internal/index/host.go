@@ -21,6 +21,8 @@ const (
 	DPUVolumeAttachmentByVolume = "spec.dpuVolumeName"
 	DPUVolumeAttachmentByNode   = "spec.dpuNodeName"
 	DPUStorageNodeByDPU         = "spec.dpuName"
+	// DPUStorageNodeByPlace is by the DPU as places have it, in moorv1alpha1.TopologyDPU.
+	DPUStorageNodeByPlace = "place"
 	// DPUVolumeMissingReplicas finds, by "true", volumes that have fewer replicas
 	// than are wanted.
 	DPUVolumeMissingReplicas = "status.replicas.missing"
@@ -56,6 +58,7 @@ func Host() []kube.Index {
 		kube.IndexOf(DPUStoragePolicyByVendor, func(p *storagev1alpha1.DPUStoragePolicy) []string { return p.Spec.DPUStorageVendors }),
 		kube.IndexOf(DPUVolumeByPolicy, func(v *storagev1alpha1.DPUVolume) []string { return []string{v.Spec.DPUStoragePolicyName} }),
 		kube.IndexOf(DPUStorageNodeByDPU, func(n *moorv1alpha1.DPUStorageNode) []string { return []string{n.Spec.DPUName} }),
+		kube.IndexOf(DPUStorageNodeByPlace, func(n *moorv1alpha1.DPUStorageNode) []string { return []string{kube.LabelValue(n.Spec.DPUName)} }),
 		kube.IndexOf(EventByBackedOffPod, backedOffPod),
 	)
 }

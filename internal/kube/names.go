@@ -55,6 +55,9 @@ func LabelValue(name string) string {
 	return fnv128(name)
 }
 
+// HashedName is the hex FNV-128 of a name, for where there is no room for it.
+func HashedName(name string) string { return fnv128(name) }
+
 // LabelKey is a label key with that prefix for a name of any length: the prefix
 // and the hex FNV-128 of the name.
 func LabelKey(prefix, name string) string { return prefix + "/" + fnv128(name) }

@@ -37,13 +37,14 @@ var GoTests = []Reason{
 }
 
 // EndToEnd are the reasons of test/e2e. Each bed has one mode of attaching, and
-// storage that is at places or everywhere, and knows epochs or not; make e2e runs a bed of each kind.
+// storage that is at places or everywhere, and knows epochs or not, and one DPU cluster or two; make e2e runs a bed of each kind.
 var EndToEnd = []Reason{
 	{anything, regexp.MustCompile(`^the bed attaches by the controller`), "make e2e runs it on a bed with --attach-mode=node"},
 	{anything, regexp.MustCompile(`^this bed has no pods as volumes`), "make test and make e2e run it on a bed with --pods"},
 	{anything, regexp.MustCompile(`^the DPUs of this bed run no pods`), "make e2e runs it on a bed with --dpu-pods"},
 	{anything, regexp.MustCompile(`^this bed has no local driver`), "make e2e runs it on a bed with --local-driver"},
 	{anything, regexp.MustCompile(`^the storage of this bed is reached from everywhere`), "make e2e runs it on a bed with --topology"},
+	{anything, regexp.MustCompile(`^this bed has one DPU cluster`), "make e2e runs it on a bed with --two-dpu-clusters"},
 	{anything, regexp.MustCompile(`^the storage of this bed knows no epochs`), "make e2e runs it on a bed with --epochs"},
 }
 

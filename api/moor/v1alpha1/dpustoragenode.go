@@ -32,6 +32,13 @@ type DPUStorageNodeSpec struct {
 	// makes it has to know of it. Afterwards it says nothing.
 	// +optional
 	Replaces string `json:"replaces,omitempty"`
+	// DPUCluster is the DPU cluster in which the DPU is, as "namespace/name" of its
+	// DPUCluster, where there are several: the snap-host-controller of that one sees to this
+	// host. Empty: not known yet, or there is one DPU cluster. Never changes once it is set.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +optional
+	DPUCluster string `json:"dpuCluster,omitempty"`
 	// HostMode says what the host is trusted with. Empty: Trusted.
 	// +kubebuilder:default=Trusted
 	// +optional
@@ -310,6 +317,8 @@ func (s *DPUStorageNodeStatus) LostPath(volume string) *LostPath {
 // +kubebuilder:resource:scope=Cluster,categories=moor,shortName=dpusn
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.spec.dpuName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.dpuCluster`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.dpuCluster) || size(oldSelf.spec.dpuCluster) == 0 || has(self.spec) && has(self.spec.dpuCluster) && self.spec.dpuCluster == oldSelf.spec.dpuCluster",fieldPath=".spec.dpuCluster",messageExpression="'the host is in DPU cluster ' + oldSelf.spec.dpuCluster + ', whose controller alone can take back what its DPU may write: delete this object, once nothing is attached to the host, to have it in another one'",message="dpuCluster never changes once it is set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.dpuName) || size(oldSelf.spec.dpuName) == 0 || (has(self.spec) && (has(self.spec.dpuName) && self.spec.dpuName == oldSelf.spec.dpuName || has(self.spec.replaces) && self.spec.replaces == oldSelf.spec.dpuName))",fieldPath=".spec.dpuName",messageExpression="'the host has DPU ' + oldSelf.spec.dpuName + ', which may still write for it: name it in spec.replaces to name another one in spec.dpuName'",message="dpuName changes with spec.replaces, which names the DPU of before"
 // +kubebuilder:printcolumn:name="DPU",type=string,JSONPath=`.spec.dpuName`
 // +kubebuilder:printcolumn:name="Host Alive",type=string,JSONPath=`.status.conditions[?(@.type=='HostAlive')].status`
@@ -342,3 +351,8 @@ type DPUStorageNodeList struct {
 // its Node in the DPU cluster, or the hex FNV-128 of it where a label may not
 // have that.
 const TopologyDPU = "storage.moor.dev/dpu"
+
+// TopologyDPUCluster is the topology key whose value is the DPU cluster of a host's DPU, where
+// there are several: "namespace.name" of its DPUCluster, or the hex FNV-128 of it if that is no
+// label value. A volume is reached from the DPU cluster in which it is alone.
+const TopologyDPUCluster = "storage.moor.dev/dpu-cluster"

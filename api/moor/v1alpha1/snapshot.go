@@ -80,6 +80,10 @@ type DPUVolumeSnapshotStatus struct {
 	// ReadyToUse is true once a volume can be made of it.
 	// +optional
 	ReadyToUse bool `json:"readyToUse,omitempty"`
+	// DPUCluster in which it is taken, as "namespace/name" of the DPUCluster, where there
+	// are several. It is set before anything is made there.
+	// +optional
+	DPUCluster string `json:"dpuCluster,omitempty"`
 	// Conditions: Ready, DPUVolumeSnapshotReconciled, Taken, ReadyToUse.
 	// +optional
 	// +listType=map

@@ -114,6 +114,10 @@ type DPUVolumeAttachmentStatus struct {
 	// Epoch under which the device was shown. An addition of Moor.
 	// +optional
 	Epoch int64 `json:"epoch,omitempty"`
+	// DPUCluster in which it is carried out, as "namespace/name" of the DPUCluster, where there
+	// are several. It is set before anything is made there. An addition of Moor.
+	// +optional
+	DPUCluster string `json:"dpuCluster,omitempty"`
 	// Warmth: how much of the way to the host is walked. Empty: nothing. An
 	// addition of Moor.
 	// +kubebuilder:validation:Enum=StorageAttached;PreEmulated;Attached

@@ -106,6 +106,10 @@ const FinalizerWriterClaim = "storage.moor.dev/writer-claim"
 // is gone. An addition of Moor.
 const FinalizerEpochs = "storage.moor.dev/epochs"
 
+// FinalizerDPUCluster begins the finalizers of DPU clusters, where there are several: each keeps by
+// its own what it has made something of. An addition of Moor.
+const FinalizerDPUCluster = "storage.moor.dev/dpu-cluster."
+
 // LabelReplicaOf marks the replicas that the replica controller made; its
 // value is the volume's name, or the hex FNV-128 of it where a label may not
 // have that. It stays when a replica is promoted. An addition of Moor.

@@ -33,8 +33,8 @@ type DPU struct {
 type decision struct {
 	// create is the DPUStorageNode to make.
 	create *moorv1alpha1.DPUStorageNode
-	// name is the DPU to name in the one that is there.
-	name string
+	// name is the DPU to name in the one that is there, and cluster its DPU cluster, where there are several.
+	name, cluster string
 	// words say what a person has to decide.
 	words string
 }
@@ -63,6 +63,28 @@ func decide(host string, dpus []DPU, node *moorv1alpha1.DPUStorageNode) decision
 	}
 	return decision{words: fmt.Sprintf("DPF has DPU %s in this host, and spec.dpuName is %s: if the card was replaced, name %s there, and %s in spec.replaces",
 		dpu.Name, node.Spec.DPUName, dpu.Name, node.Spec.DPUName)}
+}
+
+// among decides for the controller of one of several DPU clusters: about the DPUs of that one alone, and about no
+// host that is in another. A host is in the DPU cluster of its DPU, as DPF says.
+func among(cluster, host string, dpus []DPU, node *moorv1alpha1.DPUStorageNode) decision {
+	if node != nil && node.Spec.DPUCluster != "" && node.Spec.DPUCluster != cluster {
+		return decision{}
+	}
+	if i := slices.IndexFunc(dpus, func(d DPU) bool { return d.Cluster == "" }); i >= 0 && node != nil && node.Spec.DPUCluster == "" {
+		return decision{words: fmt.Sprintf("DPF has DPU %s in this host, and does not say in which of several DPU clusters: set spec.dpuCluster and spec.dpuName", dpus[i].Name)}
+	}
+	mine := slices.DeleteFunc(slices.Clone(dpus), func(d DPU) bool { return d.Cluster != cluster })
+	d := decide(host, mine, node)
+	switch {
+	case d.create != nil:
+		d.create.Spec.DPUCluster = cluster
+	case d.name != "":
+		d.cluster = cluster
+	case d.words == "" && node != nil && node.DeletionTimestamp.IsZero() && node.Spec.DPUCluster == "" && len(mine) > 0:
+		return decision{name: node.Spec.DPUName, cluster: cluster} // it is named, and not yet with its DPU cluster
+	}
+	return d
 }
 
 // of are those DPUs that are in a DPU cluster; of "", and of those that name none, all are.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -116,8 +117,8 @@ func TestWhatCountsOfADPU(t *testing.T) {
 			if got := dpuOf(tc.o); got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
-			if n := len(host(t.Context(), tc.o)); n > 0 != (tc.want.Host != "") {
-				t.Errorf("%d hosts are looked at", n)
+			if o, ok := tc.o.(*unstructured.Unstructured); ok && len(host(t.Context(), o)) > 0 != (tc.want.Host != "") {
+				t.Errorf("%d hosts are looked at", len(host(t.Context(), o)))
 			}
 		})
 	}
@@ -300,6 +301,53 @@ func TestMissing(t *testing.T) {
 			reason, err := r.missing(t.Context())
 			if !strings.Contains(reason, tc.reason) || (tc.reason == "") != (reason == "") || (err != nil) != tc.failure {
 				t.Errorf("reason %q, error %v", reason, err)
+			}
+		})
+	}
+}
+
+// TestAmong: of several controllers the one of the DPU cluster that DPF says names the DPU, with that DPU
+// cluster, and none takes a host of another.
+func TestAmong(t *testing.T) {
+	mine, others, old := DPU{Name: "d", Cluster: "ns/a"}, DPU{Name: "e", Cluster: "ns/b"}, DPU{Name: "f"}
+	in := func(n *moorv1alpha1.DPUStorageNode, cluster string) *moorv1alpha1.DPUStorageNode {
+		n.Spec.DPUCluster = cluster
+		return n
+	}
+	gone := node("d")
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	zero := mine
+	zero.ZeroTrust = true
+	for name, tc := range map[string]struct {
+		dpus []DPU
+		node *moorv1alpha1.DPUStorageNode
+		want decision
+	}{
+		"its own":                          {[]DPU{mine}, node(""), decision{name: "d", cluster: "ns/a"}},
+		"its own, named before":            {[]DPU{mine}, node("d"), decision{name: "d", cluster: "ns/a"}},
+		"its own, all is said":             {[]DPU{mine}, in(node("d"), "ns/a"), decision{}},
+		"its own, the DPU is not said":     {[]DPU{mine}, in(node(""), "ns/a"), decision{name: "d", cluster: "ns/a"}},
+		"its own, the object goes":         {[]DPU{mine}, gone, decision{}},
+		"its own, before the node plugin":  {[]DPU{mine}, nil, decision{}},
+		"another's":                        {[]DPU{others}, node(""), decision{}},
+		"another's, named by a person":     {[]DPU{others}, node("e"), decision{}},
+		"another's, by the object":         {[]DPU{mine}, in(node(""), "ns/b"), decision{}},
+		"one of each":                      {[]DPU{others, mine}, node(""), decision{name: "d", cluster: "ns/a"}},
+		"not said by DPF, but by a person": {[]DPU{old}, in(node("f"), "ns/a"), decision{}},
+		"not said at all": {[]DPU{old}, node(""), decision{
+			words: "DPF has DPU f in this host, and does not say in which of several DPU clusters: set spec.dpuCluster and spec.dpuName",
+		}},
+		"another card": {[]DPU{mine}, in(node("c"), "ns/a"), decision{
+			words: "DPF has DPU d in this host, and spec.dpuName is c: if the card was replaced, name d there, and c in spec.replaces",
+		}},
+		"zero trust": {[]DPU{zero}, nil, decision{create: &moorv1alpha1.DPUStorageNode{
+			ObjectMeta: metav1.ObjectMeta{Name: "h"}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "d", DPUCluster: "ns/a", HostMode: moorv1alpha1.ZeroTrust},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := (&Reconciler{Cluster: "ns/a", Several: true}).decide(t.Context(), "h", tc.dpus, tc.node)
+			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(decision{})); d != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, d)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package dpupairing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -35,11 +36,15 @@ const (
 
 // Reconciler names the DPU of one host.
 type Reconciler struct {
+	// Host has a cache of all DPUStorageNodes, also of those that are in no DPU cluster yet.
 	Host kube.Cluster
 	// Namespace of DPF's DPUs.
 	Namespace string
 	// Cluster is the DPUCluster whose DPUs are named, as "namespace/name"; "": there is one alone.
 	Cluster string
+	// Several: each DPU cluster has a controller of its own, and each host says in which
+	// it is.
+	Several bool
 	// Recorder tells what a person has to decide.
 	Recorder record.EventRecorder
 
@@ -60,15 +65,16 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("index DPUs by host: %w", err)
 	}
 	r.dpus, r.clusters = r.cached, r.cachedClusters
+	nodes := predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
+		return e.ObjectOld.Spec.DPUName != e.ObjectNew.Spec.DPUName || e.ObjectOld.Spec.DPUCluster != e.ObjectNew.Spec.DPUCluster
+	}}
+	dpus := predicate.TypedFuncs[*unstructured.Unstructured]{UpdateFunc: func(e event.TypedUpdateEvent[*unstructured.Unstructured]) bool {
+		return dpuOf(e.ObjectOld) != dpuOf(e.ObjectNew)
+	}}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpupairing").
-		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
-			return before.Spec.DPUName != after.Spec.DPUName
-		}})).
-		Watches(object(), handler.EnqueueRequestsFromMapFunc(host), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return dpuOf(e.ObjectOld) != dpuOf(e.ObjectNew)
-		}})).
+		WatchesRawSource(source.Kind(r.Host.Cache, &moorv1alpha1.DPUStorageNode{}, &handler.TypedEnqueueRequestForObject[*moorv1alpha1.DPUStorageNode]{}, nodes)).
+		WatchesRawSource(source.Kind(r.Host.Cache, object(), handler.TypedEnqueueRequestsFromMapFunc(host), dpus)).
 		Complete(kube.Retrying(r))
 }
 
@@ -114,7 +120,7 @@ func dpuOf(o client.Object) DPU {
 }
 
 // host is whom a DPU concerns.
-func host(_ context.Context, o client.Object) []reconcile.Request {
+func host(_ context.Context, o *unstructured.Unstructured) []reconcile.Request {
 	if d := dpuOf(o); d.Host != "" {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: d.Host}}}
 	}
@@ -177,7 +183,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	case d.name != "":
 		// One that was named meanwhile stays.
-		if _, err := kube.PatchExact(ctx, r.Host.Client, node, func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = d.name }); err != nil {
+		_, err := kube.PatchExact(ctx, r.Host.Client, node, func(n *moorv1alpha1.DPUStorageNode) {
+			n.Spec.DPUName, n.Spec.DPUCluster = d.name, cmp.Or(d.cluster, n.Spec.DPUCluster)
+		})
+		if err != nil {
 			return ctrl.Result{}, fmt.Errorf("name DPU %s in DPUStorageNode %s: %w", d.name, req.Name, err)
 		}
 		r.Recorder.Event(node, corev1.EventTypeNormal, moorv1alpha1.ReasonDPUNamed, "DPF has DPU "+d.name+" in this host")
@@ -190,6 +199,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // decide says what is to be done about a host with these DPUs: one is named only if it is in the
 // cluster that this controller serves.
 func (r *Reconciler) decide(ctx context.Context, host string, dpus []DPU, node *moorv1alpha1.DPUStorageNode) (decision, error) {
+	if r.Several {
+		return among(r.Cluster, host, dpus, node), nil
+	}
 	mine := of(r.Cluster, dpus)
 	d := decide(host, mine, node)
 	switch {

@@ -31,6 +31,9 @@ type Clusters struct {
 	Namespace string
 	// TargetNamespace of their mirrors in the DPU cluster.
 	TargetNamespace string
+	// DPUCluster is which of several DPU clusters is served, as "namespace/name" of its
+	// DPUCluster; "": there is one (several.go).
+	DPUCluster string
 }
 
 // Target is the key of a name in the target namespace.

@@ -24,6 +24,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/policy"
@@ -51,22 +52,26 @@ type run struct {
 
 func newLife(t *testing.T) *life {
 	w := kubetest.New(t)
+	l := &life{Clusters: w, t: t, runs: runsOf(w, hostclustertest.Clusters(w))}
+	w.Host.Add(kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("b"), kubetest.DPUStorageVendor("vendor"), kubetest.DPUStoragePolicy("policy", "vendor"))
+	w.DPU.Add(kubetest.StorageClass("vendor"), kubetest.CSIDriver("vendor", nil))
+	return l
+}
+
+// runsOf are the reconcilers of one snap-host-controller.
+func runsOf(w *kubetest.Clusters, c hostcluster.Clusters) []run {
 	host, dpu := func(l *life) client.Client { return l.Host.Direct }, func(l *life) client.Client { return l.DPU.Direct }
-	users := &attachment.Users{Users: podvolume.Users{Host: w.Host.Cluster, Drivers: []string{kubetest.Driver}}}
-	l := &life{Clusters: w, t: t}
-	l.runs = []run{
-		{&vendor.Reconciler{Clusters: hostclustertest.Clusters(w)}, host, func() client.ObjectList { return &storagev1alpha1.DPUStorageVendorList{} }},
-		{&policy.Reconciler{Clusters: hostclustertest.Clusters(w)}, host, func() client.ObjectList { return &storagev1alpha1.DPUStoragePolicyList{} }},
-		{&volume.Reconciler{Clusters: hostclustertest.Clusters(w)}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeList{} }},
-		{&attachment.Reconciler{Clusters: hostclustertest.Clusters(w), Users: users}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeAttachmentList{} }},
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Drivers: []string{kubetest.Driver}}}
+	return []run{
+		{&vendor.Reconciler{Clusters: c}, host, func() client.ObjectList { return &storagev1alpha1.DPUStorageVendorList{} }},
+		{&policy.Reconciler{Clusters: c}, host, func() client.ObjectList { return &storagev1alpha1.DPUStoragePolicyList{} }},
+		{&volume.Reconciler{Clusters: c, Clock: w.Clock}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeList{} }},
+		{&attachment.Reconciler{Clusters: c, Users: users}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeAttachmentList{} }},
 		{
 			&detach.Reconciler{DPU: w.DPU.Cluster, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
 			func() client.ObjectList { return &storagev1alpha1.VolumeAttachmentList{} },
 		},
 	}
-	w.Host.Add(kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("b"), kubetest.DPUStorageVendor("vendor"), kubetest.DPUStoragePolicy("policy", "vendor"))
-	w.DPU.Add(kubetest.StorageClass("vendor"), kubetest.CSIDriver("vendor", nil))
-	return l
 }
 
 // objects lists what a reconciler looks at.
@@ -90,26 +95,32 @@ func (l *life) objects(c client.Client, list client.ObjectList) []client.Object 
 func (l *life) settle() {
 	l.t.Helper()
 	for range 60 {
-		before, failed := l.Writes(), false
-		for _, run := range l.runs {
-			for _, o := range l.objects(run.where(l), run.list()) {
-				_, err := run.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-				switch {
-				case errors.Is(err, kubetest.ErrLost):
-					l.lost++
-					failed = true
-				case apierrors.IsConflict(err):
-					failed = true
-				case err != nil:
-					l.t.Fatalf("reconcile %T %s: %v", o, o.GetName(), err)
-				}
-			}
-		}
-		if !l.play() && !failed && l.Writes() == before {
+		if !l.round() {
 			return
 		}
 	}
 	l.t.Fatal("the reconcilers never come to rest")
+}
+
+// round lets everybody work once; it reports whether anything changed or has to be tried again.
+func (l *life) round() bool {
+	l.t.Helper()
+	before, failed := l.Writes(), false
+	for _, run := range l.runs {
+		for _, o := range l.objects(run.where(l), run.list()) {
+			_, err := run.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+			switch {
+			case errors.Is(err, kubetest.ErrLost):
+				l.lost++
+				failed = true
+			case apierrors.IsConflict(err):
+				failed = true
+			case err != nil:
+				l.t.Fatalf("reconcile %T %s: %v", o, o.GetName(), err)
+			}
+		}
+	}
+	return l.play() || failed || l.Writes() != before
 }
 
 // play is one round of the DPU cluster's processes; it reports whether they
@@ -121,11 +132,12 @@ func (l *life) play() bool {
 	}
 	for _, o := range l.objects(l.DPU.Direct, &storagev1alpha1.VolumeAttachmentList{}) {
 		changed = l.change(o, func(o client.Object) {
-			claim, found := kubetest.Read(l.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("vol")})
+			a := o.(*storagev1alpha1.VolumeAttachment)
+			claim, found := kubetest.Read(l.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject(a.VolumeName())})
 			if !found {
 				claim = nil
 			}
-			hostclustertest.PlayAttachment(o.(*storagev1alpha1.VolumeAttachment), claim)
+			hostclustertest.PlayAttachment(a, claim)
 		}) || changed
 	}
 	for _, o := range l.objects(l.DPU.Direct, &storagev1alpha1.VolumeList{}) {

@@ -1,6 +1,7 @@
 package podresync
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -113,7 +114,10 @@ func TestLeaveAlone(t *testing.T) {
 		"no volume yet":    func(_ *fixture, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil },
 		"not its volume":   func(_ *fixture, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeReleased },
 		"another's driver": func(_ *fixture, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "other" },
-		"Kubernetes asks":  func(m *fixture, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.r.NodesAsk = false },
+		"in another DPU cluster": func(m *fixture, _ *corev1.Pod, _ *corev1.PersistentVolume) {
+			m.r.Serves = func(_ context.Context, host string) (bool, error) { return host != "host-1", nil }
+		},
+		"Kubernetes asks": func(m *fixture, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.r.NodesAsk = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, pod, pv := newFixture(t), thePod(), kubetest.PV("pv", "data", "vol")

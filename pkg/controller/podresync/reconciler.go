@@ -36,6 +36,9 @@ type Reconciler struct {
 	Host kube.Cluster
 	// NodesAsk: hosts ask for their volumes by themselves.
 	NodesAsk bool
+	// Serves reports whether the volumes of a host's pods are seen to here: there may be
+	// several DPU clusters. Nil: those of all are.
+	Serves func(ctx context.Context, host string) (bool, error)
 	// Namespace is that of the attachments.
 	Namespace string
 	// Drivers are the names of the CSI drivers.
@@ -71,6 +74,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	found, err := kube.Find(ctx, r.Host.Client, req.NamespacedName, pod)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if found && r.Serves != nil {
+		if found, err = r.Serves(ctx, pod.Spec.NodeName); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	var why cause
 	if found {

@@ -278,10 +278,10 @@ func TestHeartbeats(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) { refused(t, tc.act(), tc.words) })
 	}
 	must(t, clusters.Host.Delete(t.Context(), kubetest.DPUStorageNode("a")))
-	forged := kubetest.DPUStorageNode("a")
-	refused(t, h.a.Create(t.Context(), forged), "which DPU sits in a host is for the installer to say")
-	own := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	refused(t, h.a.Create(t.Context(), own), "")
+	for _, forged := range []moorv1alpha1.DPUStorageNodeSpec{{DPUName: "dpu-a"}, {DPUCluster: "dpf/where-none-fences-it"}} {
+		refused(t, h.a.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: forged}), "which DPU sits in a host is for the installer to say")
+	}
+	refused(t, h.a.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}), "")
 }
 
 // TestLeases: a host renews the Lease of its own heartbeat, and writes no other.

@@ -34,6 +34,11 @@ template includes it. What has a wrong type or is misspelt, values.schema.json r
 {{- if and $v.host.snapHostController.config.dpuCluster.tokenFileSecret (not $v.host.snapHostController.config.dpuCluster.server) -}}
 {{- fail "host.snapHostController.config.dpuCluster.tokenFileSecret needs dpuCluster.server, the address of the DPU cluster's API server (https://host:port): a kubeconfig has to name it" -}}
 {{- end -}}
+{{- with $v.host.snapHostController.config -}}
+{{- if and .severalDpuClusters (not (and .dpuClusterName .dpuClusterNamespace)) -}}
+{{- fail "host.snapHostController.config.severalDpuClusters needs dpuClusterNamespace and dpuClusterName, the DPUCluster that this release serves: DPUStorageNodes name it in spec.dpuCluster" -}}
+{{- end -}}
+{{- end -}}
 {{- include "moor.validate.driver" . -}}
 {{- end -}}
 

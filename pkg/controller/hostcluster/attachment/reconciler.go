@@ -5,6 +5,7 @@ package attachment
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,9 +70,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile brings the VolumeAttachment and the status up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	attachment := &storagev1alpha1.DPUVolumeAttachment{}
-	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, attachment)
-	if err != nil || !found {
+	attachment, err := r.find(ctx, req.NamespacedName)
+	if err != nil || attachment == nil {
 		return ctrl.Result{}, err
 	}
 	if !attachment.DeletionTimestamp.IsZero() {
@@ -108,6 +108,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.tellAttached(p, before, attachment.Status)
 	r.tellPath(p, before.Conditions, attachment.Status.Conditions)
 	return ctrl.Result{RequeueAfter: outcome.RetryAfter}, outcome.Err
+}
+
+// find reads an attachment; nil if there is none, or the controller of another DPU cluster sees to it.
+func (r *Reconciler) find(ctx context.Context, key client.ObjectKey) (*storagev1alpha1.DPUVolumeAttachment, error) {
+	attachment := &storagev1alpha1.DPUVolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, key, attachment)
+	if err != nil || !found {
+		return nil, err
+	}
+	whose, err := r.Clusters.OfVolume(ctx, attachment.Status.DPUCluster, client.ObjectKey{Namespace: key.Namespace, Name: attachment.Spec.DPUVolumeName})
+	if err != nil || whose == hostcluster.Theirs {
+		return nil, err
+	}
+	return attachment, nil
 }
 
 // mirror is the VolumeAttachment of an attachment, nil if there is none; or for how long
@@ -194,7 +208,7 @@ func (r *Reconciler) clock() clock.PassiveClock {
 
 // carry walks the phases in order; a phase that fails or waits ends the walk.
 func (r *Reconciler) carry(ctx context.Context, p *pass) error {
-	for _, phase := range []func(context.Context, *pass) error{r.checkRequest, r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.promoteEarly, r.grant} {
+	for _, phase := range []func(context.Context, *pass) error{r.checkRequest, r.findVolume, checkWarmth, r.findDPU, r.recordCluster, r.ensureMirror, r.warm, r.promoteEarly, r.grant} {
 		if err := phase(ctx, p); err != nil {
 			return err
 		}
@@ -239,12 +253,34 @@ func (r *Reconciler) findDPU(ctx context.Context, p *pass) error {
 	case err != nil:
 		return err
 	case !found:
-		return kube.WaitFor("node %s has no DPUStorageNode: does it have a DPU, and does snap-csi-plugin run there?", name)
+		return kube.WaitFor("%s", noDPU(name, r.Clusters))
 	case node.Spec.DPUName == "":
 		return kube.WaitFor("spec.dpuName of DPUStorageNode %s is empty: set it to the name of that host's DPU in the DPU cluster", name)
 	}
 	p.dpu, p.node = node.Spec.DPUName, node
 	return r.unshared(ctx, p)
+}
+
+// noDPU says that a host has none, as far as this controller sees.
+func noDPU(host string, c hostcluster.Clusters) string {
+	if c.Several() {
+		return fmt.Sprintf("no DPUStorageNode says that node %s has a DPU in DPU cluster %s, in which the volume is alone: use it on a node that has, or set spec.dpuCluster and spec.dpuName of DPUStorageNode %s",
+			host, c.DPUCluster, host)
+	}
+	return fmt.Sprintf("node %s has no DPUStorageNode: does it have a DPU, and does snap-csi-plugin run there?", host)
+}
+
+// recordCluster puts on record in which of several DPU clusters the attachment is carried out,
+// before anything is made for it there: to read it later does not need the volume.
+func (r *Reconciler) recordCluster(ctx context.Context, p *pass) error {
+	if !r.Clusters.Several() || p.attachment.Status.DPUCluster != "" {
+		return nil
+	}
+	if r.Clusters.Volume(p.volume) != hostcluster.Ours {
+		return kube.WaitFor("DPUVolume %s is bound, and does not say any more in which DPU cluster: set status.state.dpuCluster of it again", p.volume.Name)
+	}
+	_, err := kube.PatchStatusExact(ctx, r.Clusters.Host.Client, p.attachment, func(a *storagev1alpha1.DPUVolumeAttachment) { a.Status.DPUCluster = r.Clusters.DPUCluster })
+	return err
 }
 
 // unshared waits while another host names the DPU: one of the two would see, and write, what is

@@ -21,6 +21,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
 
 // mirrored are the reasons that are repeated, and whether pods get them too.
@@ -56,9 +57,9 @@ const (
 // PersistentVolume whose name is not that of its DPUVolume, which csi-provisioner
 // did not make, is not found.
 type FailoverReconciler struct {
-	// Host has a cache of the events about DPUVolumes, of PersistentVolumes and
+	// Clusters.Host has a cache of the events about DPUVolumes, of PersistentVolumes and
 	// of pods, with the indexes of index.Host.
-	Host kube.Cluster
+	Clusters hostcluster.Clusters
 	// Drivers are the names of the CSI drivers.
 	Drivers []string
 }
@@ -108,7 +109,7 @@ func done(e *corev1.Event) bool {
 
 // keep notes that the event was repeated as it was read.
 func (r *FailoverReconciler) keep(ctx context.Context, e *corev1.Event) error {
-	_, err := kube.Patch(ctx, r.Host.Client, e, func(e *corev1.Event) {
+	_, err := kube.Patch(ctx, r.Clusters.Host.Client, e, func(e *corev1.Event) {
 		metav1.SetMetaDataAnnotation(&e.ObjectMeta, storagev1alpha1.AnnotationMirrored, strconv.Itoa(int(e.Count)))
 	})
 	return kube.IgnoreNotFound(err)
@@ -123,8 +124,12 @@ func concerns(e *corev1.Event) bool {
 // the pods that use it.
 func (r *FailoverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	e := &corev1.Event{}
-	found, err := kube.Find(ctx, r.Host.Client, req.NamespacedName, e)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, e)
 	if err != nil || !found || !concerns(e) || done(e) {
+		return ctrl.Result{}, err
+	}
+	whose, err := r.Clusters.OfVolume(ctx, "", client.ObjectKey{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name})
+	if err != nil || whose == hostcluster.Theirs {
 		return ctrl.Result{}, err
 	}
 	claim, err := r.claimOf(ctx, e.InvolvedObject.Name)
@@ -141,7 +146,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		objects = append(objects, pods...)
 	}
 	for _, about := range objects {
-		if err := mirror(ctx, r.Host.Client, copyOf(e, about, message)); err != nil {
+		if err := mirror(ctx, r.Clusters.Host.Client, copyOf(e, about, message)); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -151,7 +156,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // claimOf is the claim bound to a volume; nil if there is none.
 func (r *FailoverReconciler) claimOf(ctx context.Context, volume string) (*corev1.ObjectReference, error) {
 	pv := &corev1.PersistentVolume{}
-	found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: volume}, pv)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, client.ObjectKey{Name: volume}, pv)
 	if err != nil || !found || pv.Spec.ClaimRef == nil {
 		return nil, err
 	}
@@ -164,7 +169,7 @@ func (r *FailoverReconciler) claimOf(ctx context.Context, volume string) (*corev
 
 // podsOf are the pods on a claim that were there by a time.
 func (r *FailoverReconciler) podsOf(ctx context.Context, claim *corev1.ObjectReference, by metav1.Time) ([]corev1.ObjectReference, error) {
-	pods, err := podvolume.Users{Host: r.Host, Drivers: r.Drivers}.Pods(ctx, claim.Namespace+"/"+claim.Name)
+	pods, err := podvolume.Users{Host: r.Clusters.Host, Drivers: r.Drivers}.Pods(ctx, claim.Namespace+"/"+claim.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 const driver = "csi.snap.nvidia.com"
@@ -110,7 +111,7 @@ func TestWhoIsTold(t *testing.T) {
 			for _, o := range append([]client.Object{tc.event}, tc.there...) {
 				w.Host.Add(o.DeepCopyObject().(client.Object))
 			}
-			r := &FailoverReconciler{Host: w.Host.Cluster, Drivers: []string{driver, kubetest.SecondDriver}}
+			r := &FailoverReconciler{Clusters: hostclustertest.Clusters(w), Drivers: []string{driver, kubetest.SecondDriver}}
 			// Once more, as after a restart: no event is written twice.
 			written := 0
 			for range 2 {
@@ -135,7 +136,7 @@ func TestCountsOn(t *testing.T) {
 	w := kubetest.New(t)
 	e := about("DPUVolume", storagev1alpha1.EventFailoverHeld)
 	w.Host.Add(e, persistent("vol", "vol", driver))
-	r := &FailoverReconciler{Host: w.Host.Cluster, Drivers: []string{driver}}
+	r := &FailoverReconciler{Clusters: hostclustertest.Clusters(w), Drivers: []string{driver}}
 	for n := int32(1); n <= 3; n++ {
 		now, _ := kubetest.Read(w.Host, e)
 		now.Count, now.Message = n, strings.Repeat("long ", 300)
@@ -159,7 +160,7 @@ func TestInterruptedTelling(t *testing.T) {
 			w := kubetest.New(t)
 			e := about("DPUVolume", storagev1alpha1.EventPromoted)
 			w.Host.Add(e, persistent("vol", "vol", driver), pod("p", time.Second, corev1.PodPending, "data"))
-			r := &FailoverReconciler{Host: w.Host.Cluster, Drivers: []string{driver}}
+			r := &FailoverReconciler{Clusters: hostclustertest.Clusters(w), Drivers: []string{driver}}
 			w.LoseWrite(n, late)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err == nil {
 				t.Errorf("write %d was not lost", n)
@@ -176,7 +177,7 @@ func TestInterruptedTelling(t *testing.T) {
 
 func TestGoneEvent(t *testing.T) {
 	w := kubetest.New(t)
-	r := &FailoverReconciler{Host: w.Host.Cluster, Drivers: []string{driver}}
+	r := &FailoverReconciler{Clusters: hostclustertest.Clusters(w), Drivers: []string{driver}}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "e"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -223,4 +224,24 @@ func TestTurns(t *testing.T) {
 			t.Errorf("a later one is put off as %s", got)
 		}
 	})
+}
+
+// TestToldByItsController: of several controllers that of the volume's DPU cluster tells.
+func TestToldByItsController(t *testing.T) {
+	for cluster, want := range map[string]int{"dpf/east": 1, "dpf/west": 0} {
+		w := kubetest.New(t)
+		v := kubetest.DPUVolume("vol")
+		v.Status.State = &storagev1alpha1.DPUVolumeState{DPUCluster: &storagev1alpha1.ObjectReference{Namespace: "dpf", Name: "east"}}
+		e := about("DPUVolume", storagev1alpha1.EventFailoverReleased)
+		e.InvolvedObject.Namespace = v.Namespace
+		w.Host.Add(v, e, persistent("vol", "vol", driver))
+		r := &FailoverReconciler{Clusters: hostclustertest.Clusters(w), Drivers: []string{driver}}
+		r.Clusters.DPUCluster = cluster
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := heard(t, w); len(got) != want {
+			t.Errorf("that of %s tells %q", cluster, got)
+		}
+	}
 }

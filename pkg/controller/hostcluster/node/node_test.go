@@ -237,3 +237,18 @@ func TestPlace(t *testing.T) {
 	}
 	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})
 }
+
+// TestPlaceOfSeveral: where there are several DPU clusters, that is part of where a DPU is.
+func TestPlaceOfSeveral(t *testing.T) {
+	w := kubetest.New(t)
+	w.Host.Add(kubetest.DPUStorageNode("a"))
+	r := &Reconciler{Clusters: hostclustertest.Clusters(w)}
+	r.Clusters.DPUCluster = "dpf/east"
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("a"))
+	if d := cmp.Diff(map[string]string{"storage.moor.dev/dpu": "dpu-a", "storage.moor.dev/dpu-cluster": "dpf.east"}, got.Status.Topology); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}

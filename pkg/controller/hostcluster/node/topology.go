@@ -22,7 +22,9 @@ func (r *Reconciler) place(ctx context.Context, dpu string) (map[string]string, 
 	if _, err := kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: dpu}, drivers); err != nil {
 		return nil, err
 	}
-	return placeOf(dpu, node.Labels, drivers.Spec.Drivers), nil
+	out := placeOf(dpu, node.Labels, drivers.Spec.Drivers)
+	r.Clusters.Place(out)
+	return out, nil
 }
 
 // placeOf is the DPU itself, and its labels for the topology keys of the drivers

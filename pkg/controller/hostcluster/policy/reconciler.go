@@ -52,7 +52,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !policy.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, policy)
 	}
-	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, policy, storagev1alpha1.FinalizerDPUStoragePolicy); err != nil {
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, policy, r.Clusters.Finalizer(storagev1alpha1.FinalizerDPUStoragePolicy)); err != nil {
 		return ctrl.Result{}, err
 	}
 	mirror, mirrorErr := r.mirror(ctx, policy)
@@ -60,8 +60,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, policy, func(p *storagev1alpha1.DPUStoragePolicy) {
-		status(p, mirror, invalid, mirrorErr)
+	err = hostcluster.PatchShared(ctx, r.Clusters, policy, func(p *storagev1alpha1.DPUStoragePolicy) {
+		r.status(p, mirror, invalid, mirrorErr)
 	})
 	if mirrorErr != nil {
 		return ctrl.Result{}, mirrorErr
@@ -124,7 +124,7 @@ func (r *Reconciler) invalid(ctx context.Context, policy *storagev1alpha1.DPUSto
 			words = append(words, fmt.Sprintf("DPUStorageVendor %s does not exist in namespace %s", name, policy.Namespace))
 			continue
 		}
-		valid := meta.FindStatusCondition(vendor.Status.Conditions, storagev1alpha1.ConditionValid)
+		valid := meta.FindStatusCondition(vendor.Status.Conditions, r.Clusters.In(storagev1alpha1.ConditionValid))
 		switch {
 		case valid == nil:
 			words = append(words, fmt.Sprintf("DPUStorageVendor %s has not been checked yet", name))
@@ -135,24 +135,29 @@ func (r *Reconciler) invalid(ctx context.Context, policy *storagev1alpha1.DPUSto
 	return strings.Join(words, "; "), nil
 }
 
-func status(p *storagev1alpha1.DPUStoragePolicy, mirror *storagev1alpha1.StoragePolicy, invalid string, mirrorErr error) {
-	conditions := kube.Conditions{List: &p.Status.Conditions, Generation: p.Generation}
+// status rebuilds the status. What is free in several DPU clusters is not one number: a
+// volume is in one of them.
+func (r *Reconciler) status(p *storagev1alpha1.DPUStoragePolicy, mirror *storagev1alpha1.StoragePolicy, invalid string, mirrorErr error) {
+	c, conditions := r.Clusters, kube.Conditions{List: &p.Status.Conditions, Generation: p.Generation}
+	valid, reconciled := c.In(storagev1alpha1.ConditionValid), c.In(storagev1alpha1.ConditionDPUStoragePolicyReconciled)
 	p.Status.ObservedGeneration = p.Generation
 	p.Status.Capacity = nil
-	if mirror != nil {
+	if mirror != nil && !c.Several() {
 		p.Status.Capacity = mirror.Status.Capacity
 	}
 	switch {
 	case invalid != "":
-		conditions.False(storagev1alpha1.ConditionValid, storagev1alpha1.ReasonError, invalid)
+		conditions.False(valid, storagev1alpha1.ReasonError, invalid)
 	case mirror == nil || mirror.Status.State == "":
-		conditions.False(storagev1alpha1.ConditionValid, storagev1alpha1.ReasonPending, "waiting for snap-controller in the DPU cluster to check the policy")
+		conditions.False(valid, storagev1alpha1.ReasonPending, "waiting for snap-controller in the DPU cluster to check the policy")
 	case mirror.Status.State != storagev1alpha1.StoragePolicyValid:
-		conditions.False(storagev1alpha1.ConditionValid, storagev1alpha1.ReasonError, mirror.Status.Message)
+		conditions.False(valid, storagev1alpha1.ReasonError, mirror.Status.Message)
 	default:
-		conditions.True(storagev1alpha1.ConditionValid)
+		conditions.True(valid)
 	}
-	conditions.Reconciled(storagev1alpha1.ConditionDPUStoragePolicyReconciled, kube.Settle(mirrorErr, time.Time{}))
+	conditions.Reconciled(reconciled, kube.Settle(mirrorErr, time.Time{}))
+	c.SumUp(conditions, storagev1alpha1.ConditionValid, true)
+	c.SumUp(conditions, storagev1alpha1.ConditionDPUStoragePolicyReconciled, false)
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStoragePolicyReconciled)
 }
 
@@ -167,7 +172,7 @@ func (r *Reconciler) remove(ctx context.Context, policy *storagev1alpha1.DPUStor
 			return err
 		}
 	}
-	return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, policy, storagev1alpha1.FinalizerDPUStoragePolicy)
+	return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, policy, storagev1alpha1.FinalizerDPUStoragePolicy, r.Clusters.Finalizer(storagev1alpha1.FinalizerDPUStoragePolicy))
 }
 
 func (r *Reconciler) ofVendor(ctx context.Context, o client.Object) []reconcile.Request {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -56,6 +57,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
+	whose, err := r.Clusters.OfVolume(ctx, s.Status.DPUCluster, client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.DPUVolumeName})
+	if err != nil || whose == hostcluster.Theirs {
+		return ctrl.Result{}, err
+	}
 	if !s.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, s)
 	}
@@ -63,12 +68,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := pass{}
-	p.mirror, err = r.carry(ctx, s)
+	if err = r.recordCluster(ctx, s, whose); err == nil {
+		p.mirror, err = r.carry(ctx, s)
+	}
 	p.outcome = kube.Settle(err, time.Time{}) // no wait here is of the normal course
 	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { report(s, p) }); statusErr != nil {
 		return ctrl.Result{}, statusErr
 	}
 	return ctrl.Result{}, p.outcome.Err
+}
+
+// recordCluster puts on record in which of several DPU clusters the snapshot is taken, before
+// anything is made there: it outlives its volume.
+func (r *Reconciler) recordCluster(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapshot, whose hostcluster.Whose) error {
+	switch {
+	case whose == hostcluster.Unchosen:
+		return kube.WaitFor("DPUVolume %s, of which it is to be taken, is not there, or not in a DPU cluster yet", s.Spec.DPUVolumeName)
+	case s.Status.DPUCluster == r.Clusters.DPUCluster:
+		return nil
+	}
+	_, err := kube.PatchStatusExact(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { s.Status.DPUCluster = r.Clusters.DPUCluster })
+	return err
 }
 
 // carry makes the StorageSnapshot if it is not there and returns it;

@@ -1,14 +1,17 @@
 package snapshot
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
@@ -171,5 +174,48 @@ func TestGroup(t *testing.T) {
 	const pruned = "StorageSnapshot snap in DPU cluster dpu-cluster is not of the group that is asked for: apply crds/dpu there, delete this snapshot, and ask again"
 	if said := said(got)[0]; said != "DPUVolumeSnapshotReconciled=False/Pending: "+pruned || got.Status.ReadyToUse || got.Status.Taken != nil {
 		t.Errorf("ready %t, says %q", got.Status.ReadyToUse, said)
+	}
+}
+
+// TestOfSeveralDPUClusters: a snapshot is taken in the DPU cluster of its volume, which it has on record before anything is
+// made, and of which alone the controller removes it, also without its volume.
+func TestOfSeveralDPUClusters(t *testing.T) {
+	w, ours := open(t)
+	theirs := &Reconciler{Clusters: ours.Clusters}
+	theirs.Clusters.DPU = kubetest.NewDPU(t).Cluster
+	ours.Clusters.DPUCluster, theirs.Clusters.DPUCluster = "dpf/east", "dpf/west"
+	w.Host.Add(user())
+	both := func() *moorv1alpha1.DPUVolumeSnapshot {
+		t.Helper()
+		w.MustReconcile(ours, "snap")
+		w.MustReconcile(theirs, "snap")
+		got, _ := kubetest.Read(w.Host, user())
+		return got
+	}
+	if got := both(); !strings.Contains(said(got)[0], "DPUVolume vol, of which it is to be taken, is not there, or not in a DPU cluster yet") || got.Status.DPUCluster != "" {
+		t.Errorf("before its volume: %v, DPU cluster %q", said(got), got.Status.DPUCluster)
+	}
+	v := kubetest.DPUVolume("vol")
+	v.Status.State = &storagev1alpha1.DPUVolumeState{DPUCluster: &storagev1alpha1.ObjectReference{Namespace: "dpf", Name: "east"}}
+	w.Host.Add(v)
+	w.AfterWrite(func(verb string, o client.Object) {
+		if _, made := o.(*moorv1alpha1.StorageSnapshot); made {
+			if s, _ := kubetest.Read(w.Host, user()); s.Status.DPUCluster != "dpf/east" {
+				t.Errorf("%s of the StorageSnapshot before it is on record where", verb)
+			}
+		}
+	})
+	if got := both(); got.Status.DPUCluster != "dpf/east" || !w.DPU.Has(&moorv1alpha1.StorageSnapshot{}, "snap") {
+		t.Errorf("of a volume: DPU cluster %q", got.Status.DPUCluster)
+	}
+	w.Host.Remove(kubetest.DPUVolume("vol"), user())
+	w.MustReconcile(theirs, "snap")
+	if !w.Host.Has(user(), "snap") {
+		t.Fatal("the controller of another DPU cluster let it go")
+	}
+	w.MustReconcile(ours, "snap")
+	w.MustReconcile(ours, "snap")
+	if w.Host.Has(user(), "snap") || w.DPU.Has(&moorv1alpha1.StorageSnapshot{}, "snap") {
+		t.Error("its own controller did not remove it")
 	}
 }

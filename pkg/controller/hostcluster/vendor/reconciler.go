@@ -54,7 +54,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !vendor.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, vendor)
 	}
-	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, vendor, storagev1alpha1.FinalizerDPUStorageVendor); err != nil {
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, vendor, r.Clusters.Finalizer(storagev1alpha1.FinalizerDPUStorageVendor)); err != nil {
 		return ctrl.Result{}, err
 	}
 	mirrorErr := r.mirror(ctx, vendor)
@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
+	err = hostcluster.PatchShared(ctx, r.Clusters, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
 		r.status(v, missing, warnings, mirrorErr)
 	})
 	if mirrorErr != nil {
@@ -139,25 +139,27 @@ func (r *Reconciler) missing(ctx context.Context, vendor *storagev1alpha1.DPUSto
 }
 
 func (r *Reconciler) status(v *storagev1alpha1.DPUStorageVendor, missing string, warnings []string, mirrorErr error) {
-	conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
+	c, conditions := r.Clusters, kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
 	v.Status.ObservedGeneration = v.Generation
-	v.Status.DPUClusters = nil
+	v.Status.DPUClusters = c.Listed(v.Status.DPUClusters, missing == "")
 	if missing == "" {
-		conditions.True(storagev1alpha1.ConditionValid)
-		v.Status.DPUClusters = []storagev1alpha1.ObjectReference{{Name: r.Clusters.DPUClusterName, Namespace: r.Clusters.TargetNamespace}}
+		conditions.True(c.In(storagev1alpha1.ConditionValid))
 	} else {
-		conditions.False(storagev1alpha1.ConditionValid, storagev1alpha1.ReasonError, missing)
+		conditions.False(c.In(storagev1alpha1.ConditionValid), storagev1alpha1.ReasonError, missing)
 	}
 	if len(warnings) == 0 {
-		conditions.True(storagev1alpha1.ConditionAsRecommended)
+		conditions.True(c.In(storagev1alpha1.ConditionAsRecommended))
 	} else {
-		conditions.False(storagev1alpha1.ConditionAsRecommended, storagev1alpha1.ReasonWarning, strings.Join(warnings, "; "))
+		conditions.False(c.In(storagev1alpha1.ConditionAsRecommended), storagev1alpha1.ReasonWarning, strings.Join(warnings, "; "))
 	}
 	if mirrorErr == nil {
-		conditions.True(storagev1alpha1.ConditionDPUStorageVendorReconciled)
+		conditions.True(c.In(storagev1alpha1.ConditionDPUStorageVendorReconciled))
 	} else {
-		conditions.False(storagev1alpha1.ConditionDPUStorageVendorReconciled, storagev1alpha1.ReasonError, mirrorErr.Error())
+		conditions.False(c.In(storagev1alpha1.ConditionDPUStorageVendorReconciled), storagev1alpha1.ReasonError, mirrorErr.Error())
 	}
+	c.SumUp(conditions, storagev1alpha1.ConditionValid, true)
+	c.SumUp(conditions, storagev1alpha1.ConditionAsRecommended, false)
+	c.SumUp(conditions, storagev1alpha1.ConditionDPUStorageVendorReconciled, false)
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStorageVendorReconciled)
 }
 
@@ -186,7 +188,7 @@ func (r *Reconciler) remove(ctx context.Context, vendor *storagev1alpha1.DPUStor
 			return err
 		}
 	}
-	return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, vendor, storagev1alpha1.FinalizerDPUStorageVendor)
+	return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, vendor, storagev1alpha1.FinalizerDPUStorageVendor, r.Clusters.Finalizer(storagev1alpha1.FinalizerDPUStorageVendor))
 }
 
 func (r *Reconciler) users(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) ([]string, error) {

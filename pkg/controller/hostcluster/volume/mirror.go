@@ -30,7 +30,7 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostcluster.Clusters) *storag
 				AccessModes: slices.Clone(volume.Spec.AccessModes),
 				VolumeMode:  volume.Spec.VolumeMode,
 
-				AccessibleFrom:    volume.Spec.AccessibleFrom,
+				AccessibleFrom:    c.Wanted(volume.Spec.AccessibleFrom),
 				MutableParameters: maps.Clone(volume.Spec.MutableParameters),
 			},
 			StorageParameters: parameters,
@@ -112,8 +112,9 @@ func stateOf(v *storagev1alpha1.DPUVolume, m *storagev1alpha1.Volume, c hostclus
 	}
 	maps.Copy(parameters, v.Spec.Parameters)
 	source := m.Spec.Volume
+	cluster := c.Reference()
 	state := &storagev1alpha1.DPUVolumeState{
-		DPUCluster:                   &storagev1alpha1.ObjectReference{Name: c.DPUClusterName, Namespace: c.TargetNamespace},
+		DPUCluster:                   &cluster,
 		Parameters:                   parameters,
 		SelectedDPUStorageVendorName: source.StorageVendorName,
 		StorageVendorPluginName:      source.StorageVendorPluginName,
@@ -126,7 +127,7 @@ func stateOf(v *storagev1alpha1.DPUVolume, m *storagev1alpha1.Volume, c hostclus
 	if m.Status.State == storagev1alpha1.VolumeAvailable {
 		state.VolumeInfo = &storagev1alpha1.VolumeInfo{
 			AccessModes: source.AccessModes, VolumeMode: m.Spec.Request.VolumeMode, VolumeAttributes: source.VolumeAttributes,
-			MutableParameters: source.MutableParameters, AccessibleTopology: source.AccessibleTopology,
+			MutableParameters: source.MutableParameters, AccessibleTopology: c.Places(source.AccessibleTopology),
 		}
 		if source.Capacity != nil {
 			state.VolumeInfo.Capacity = corev1.ResourceList{corev1.ResourceStorage: *source.Capacity}

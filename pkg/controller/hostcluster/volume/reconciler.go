@@ -60,6 +60,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		after, err := r.clearUp(ctx, req.Name)
 		return ctrl.Result{RequeueAfter: after}, err
 	}
+	if ours, after, err := r.ours(ctx, volume); err != nil || !ours {
+		return ctrl.Result{RequeueAfter: after}, err
+	}
 	if !volume.DeletionTimestamp.IsZero() {
 		after, err := r.remove(ctx, volume)
 		return ctrl.Result{RequeueAfter: after}, err
@@ -72,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !found {
 		mirror = nil
 	}
-	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, volume, storagev1alpha1.FinalizerDPUVolume); err != nil {
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, volume, r.Clusters.Finalizer(storagev1alpha1.FinalizerDPUVolume)); err != nil {
 		return ctrl.Result{}, err
 	}
 	p := pass{}
@@ -127,7 +130,7 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 		return nil, kube.WaitFor("Volume %s in DPU cluster %s does not begin as the copy that is asked for: apply crds/dpu there, delete this volume, and ask again",
 			mirror.Name, r.Clusters.DPUClusterName)
 	}
-	if !equality.Semantic.DeepEqual(mirror.Spec.Request.AccessibleFrom, volume.Spec.AccessibleFrom) {
+	if !equality.Semantic.DeepEqual(mirror.Spec.Request.AccessibleFrom, r.Clusters.Wanted(volume.Spec.AccessibleFrom)) {
 		return nil, kube.WaitFor("Volume %s in DPU cluster %s does not say from where it is to be reached: apply crds/dpu there, delete this volume, and ask again",
 			mirror.Name, r.Clusters.DPUClusterName)
 	}
@@ -162,7 +165,7 @@ func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolu
 		if held != "" {
 			return claimAgain, r.awaitDeletion(ctx, volume, held)
 		}
-		return 0, kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, volume, storagev1alpha1.FinalizerDPUVolume)
+		return 0, r.letGo(ctx, volume)
 	}
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 		return 0, err
@@ -175,6 +178,12 @@ func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolu
 		return claimAgain, r.awaitDeletion(ctx, volume, abandoned)
 	}
 	return 0, r.awaitDeletion(ctx, volume, cmp.Or(mirror.Status.Message, "waiting for the vendor's volume to be removed"))
+}
+
+// letGo takes off the finalizers: that of this DPU cluster, and that of one DPU cluster, with which
+// snap-csi-plugin makes volumes.
+func (r *Reconciler) letGo(ctx context.Context, v *storagev1alpha1.DPUVolume) error {
+	return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, v, storagev1alpha1.FinalizerDPUVolume, r.Clusters.Finalizer(storagev1alpha1.FinalizerDPUVolume))
 }
 
 // takeBack ends the VolumeAttachments of a volume whose DPUVolumeAttachments were taken away
