@@ -79,7 +79,7 @@ sanity: ## csi-sanity against the whole chain (root)
 	@hack/steps.sh sanity
 
 .PHONY: e2e
-e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods|local-driver|keep-functions: only those; FOCUS=database SEQUENCES=5: with random faults, from SEED on; FOCUS=maintenance FALSE_ALARMS=2h: with false alarms for so long (root)
+e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods|local-driver|keep-functions|two-dpu-clusters: only those; FOCUS=database SEQUENCES=5: with random faults, from SEED on; FOCUS=maintenance FALSE_ALARMS=2h: with false alarms for so long (root)
 	@hack/steps.sh e2e
 
 .PHONY: install-test

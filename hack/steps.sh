@@ -115,15 +115,15 @@ e2e() {
 	if [ -n "${FOCUS:-}${MODE:-}" ]; then e2e_focused; else e2e_whole; fi
 }
 
-e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && by_controller && by_node && by_topology && by_epochs && by_dpu_pods && by_local_driver && by_keep_functions; }
+e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && by_controller && by_node && by_topology && by_epochs && by_dpu_pods && by_local_driver && by_keep_functions && by_two_dpu_clusters; }
 
 # by_controller runs everything on a bed that is up in the default mode. The database, which
 # takes long, has a time limit of its own.
 by_controller() { e2e_on_bed "attach mode controller" -ginkgo.label-filter='!database' && e2e_on_bed database -ginkgo.label-filter=database; }
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
-# of one MODE: controller (the default), node, topology, epochs, dpu-pods, local-driver or
-# keep-functions; of those that are for that mode. One has to match.
+# of one MODE: controller (the default), node, topology, epochs, dpu-pods, local-driver,
+# keep-functions or two-dpu-clusters; of those that are for that mode. One has to match.
 # Without FOCUS it runs what e2e_whole runs in that mode. SEQUENCES is how many random sequences
 # of faults the specs of the database play, from SEED on, and FALSE_ALARMS for how long hosts that
 # live are alarmed; they may take as long as they do.
@@ -134,13 +134,13 @@ e2e_focused() {
 	[ -z "${SEED:-}" ] || more+=(-seed="$SEED")
 	case "$mode" in
 	controller) [ -n "${FOCUS:-}" ] || { up fast --pods && by_controller; return; } ;;
-	node | topology | epochs | dpu-pods | local-driver | keep-functions) [ -n "${FOCUS:-}" ] || { "by_${mode//-/_}"; return; } ;;
+	node | topology | epochs | dpu-pods | local-driver | keep-functions | two-dpu-clusters) [ -n "${FOCUS:-}" ] || { "by_${mode//-/_}"; return; } ;;
 	esac
 	case "$mode" in
 	controller) up fast --pods ;;
 	node) more+=(-ginkgo.label-filter=attach-mode) && up fast --attach-mode=node ;;
-	topology | epochs | dpu-pods | local-driver | keep-functions) more+=(-ginkgo.label-filter="$mode") && up fast "--$mode" ;;
-	*) echo "MODE is controller, node, topology, epochs, dpu-pods, local-driver or keep-functions, not $mode" >&2 && return 2 ;;
+	topology | epochs | dpu-pods | local-driver | keep-functions | two-dpu-clusters) more+=(-ginkgo.label-filter="$mode") && up fast "--$mode" ;;
+	*) echo "MODE is controller, node, topology, epochs, dpu-pods, local-driver, keep-functions or two-dpu-clusters, not $mode" >&2 && return 2 ;;
 	esac && e2e_on_bed "$mode" -ginkgo.focus="$FOCUS" "${more[@]}"
 }
 
@@ -169,6 +169,10 @@ by_local_driver() {
 # by_keep_functions makes the bed anew with functions that outlive their SNAP service, and runs
 # what is about that.
 by_keep_functions() { up fast --keep-functions && e2e_on_bed keep-functions -ginkgo.label-filter=keep-functions; }
+
+# by_two_dpu_clusters makes the bed anew with two DPU clusters behind the host cluster, and runs
+# what is about them.
+by_two_dpu_clusters() { up fast --two-dpu-clusters && e2e_on_bed two-dpu-clusters -ginkgo.label-filter=two-dpu-clusters; }
 
 # skew tries the oldest and the newest release of Kubernetes that Moor is to run on: the
 # demo, the main job and the failovers of a host, in both modes of attaching.

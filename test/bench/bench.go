@@ -158,7 +158,7 @@ type bench struct {
 }
 
 func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, error) {
-	clients, err := kit.NewClients(bed.HostConfig(), bed.DPUConfig())
+	clients, err := kit.Connect(bed)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,9 @@ func settings(o devcluster.Options) map[string]string {
 	if o.Topology {
 		out["topology"] = "on"
 	}
+	if o.TwoDPUClusters {
+		out["dpu clusters"] = "2"
+	}
 	if o.RecordBelow {
 		out["target"] = "recorded beneath"
 	}

@@ -14,7 +14,7 @@ func place(ctx context.Context, host, to string) error {
 	if err != nil {
 		return err
 	}
-	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	clients, err := kit.Connect(c)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type demo struct {
 // Run runs the demo on a bed with Moor on it and prints its report to out.
 // What it made stays, for a look around; a second run begins anew.
 func Run(ctx context.Context, bed *devcluster.Cluster, out io.Writer) error {
-	clients, err := kit.NewClients(bed.HostConfig(), bed.DPUConfig())
+	clients, err := kit.Connect(bed)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (c *Cluster) replace(ctx context.Context, b *Backup) error {
 	return c.store().Put(ctx, b.entries)
 }
 
-// plane is the control plane of the cluster with that name, which must be one of the two.
+// plane is the control plane of the cluster with that name, which must be one of the bed.
 func (c *Cluster) plane(cluster string) plane {
 	planes := c.planes()
 	return planes[slices.IndexFunc(planes, func(p plane) bool { return p.name == cluster })]

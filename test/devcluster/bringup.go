@@ -149,7 +149,7 @@ func (c *Cluster) writePKI(p plane) error {
 	return nil
 }
 
-// startMachines starts, all at once, both control planes and every machine.
+// startMachines starts, all at once, the control planes and every machine.
 func (c *Cluster) startMachines(ctx context.Context, log *reporter) error {
 	for _, p := range c.planes() {
 		if err := c.loadConfig(p.name); err != nil {
@@ -169,7 +169,7 @@ func (c *Cluster) startMachines(ctx context.Context, log *reporter) error {
 	return g.Wait()
 }
 
-// startNodes makes nodes of the machines and waits until both clusters can be
+// startNodes makes nodes of the machines and waits until all clusters can be
 // used.
 func (c *Cluster) startNodes(ctx context.Context, log *reporter) error {
 	starts, startCtx := errgroup.WithContext(ctx)

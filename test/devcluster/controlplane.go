@@ -49,21 +49,23 @@ type plane struct {
 }
 
 func (c *Cluster) planes() []plane {
-	return []plane{
-		{
-			name: HostCluster, port: 6443, managerPort: 10257, schedulerPort: 10259,
-			services: "10.77.64.0/20", service: "10.77.64.1", dns: "10.77.64.10",
-			controllers: "*", extender: "http://127.0.0.1:8888", kubelets: c.kubeletsOf(HostCluster),
-		},
-		{
-			name: DPUCluster, port: 7443, managerPort: 10357, schedulerPort: 10359,
-			services: "10.77.80.0/20", service: "10.77.80.1", dns: "10.77.80.10",
-			controllers: c.dpuControllers(), kubelets: c.kubeletsOf(DPUCluster),
+	planes := []plane{{
+		name: HostCluster, port: 6443, managerPort: 10257, schedulerPort: 10259,
+		services: "10.77.64.0/20", service: "10.77.64.1", dns: "10.77.64.10",
+		controllers: "*", extender: "http://127.0.0.1:8888", kubelets: c.kubeletsOf(HostCluster),
+	}}
+	for i, of := range c.DPUClusters() {
+		prefix := fmt.Sprintf("10.77.%d.", 80+16*i)
+		planes = append(planes, plane{
+			name: of.Cluster, port: 7443 + 1000*i, managerPort: 10357 + 100*i, schedulerPort: 10359 + 100*i,
+			services: prefix + "0/20", service: prefix + "1", dns: prefix + "10",
+			controllers: c.dpuControllers(), kubelets: c.kubeletsOf(of.Cluster),
 			// A vendor's claims come and go by the thousand here, several
 			// writes each.
 			managerRate: "200",
-		},
+		})
 	}
+	return planes
 }
 
 // dpuControllers leaves out what waits for kubelets where none renews the lease of a DPU's node.
@@ -148,7 +150,7 @@ func render(name, path string, values map[string]string) error {
 	return nil
 }
 
-// startControlPlanes starts both and returns when both API servers are ready.
+// startControlPlanes starts all and returns when all API servers are ready.
 func (c *Cluster) startControlPlanes(ctx context.Context, log *reporter) error {
 	if err := c.Start(ctx, etcd(c.meta.Options.AsShipped())); err != nil {
 		return err
@@ -172,7 +174,7 @@ func (c *Cluster) startControlPlanes(ctx context.Context, log *reporter) error {
 	return g.Wait()
 }
 
-// etcd is the one store of both clusters. Without sync a crash of this machine
+// etcd is the one store of all clusters. Without sync a crash of this machine
 // may lose what it acknowledged, which no test needs.
 func etcd(sync bool) Process {
 	const peer = "http://127.0.0.1:2380"

@@ -1,4 +1,4 @@
-// Package devcluster is the local test bed: two real Kubernetes clusters, hosts
+// Package devcluster is the local test bed: two or three real Kubernetes clusters, hosts
 // with real kubelets and containerd, and a DPU beside each host, all on one
 // Linux machine and from Go modules alone. Machines are made of namespaces and
 // can be powered off. One bed exists at a time; its state is in files, so that
@@ -27,10 +27,12 @@ import (
 	"github.com/moor-storage/moor/test/devcluster/record"
 )
 
-// Names of the two clusters, as WriteKubeconfig takes them.
+// Names of the clusters, as WriteKubeconfig takes them.
 const (
 	HostCluster = "host"
 	DPUCluster  = "dpu"
+	// SecondDPUCluster is on a bed with two DPU clusters alone.
+	SecondDPUCluster = "dpu2"
 )
 
 // Profiles of the kubelets.
@@ -47,7 +49,7 @@ const readyTimeout = 3 * time.Minute
 
 // Options say what bed Up makes.
 type Options struct {
-	// Nodes is how many hosts, each with a DPU, there are; 3 if zero.
+	// Nodes is how many hosts, each with a DPU, there are; 3 if zero, or 4 with two DPU clusters.
 	Nodes int `json:"nodes"`
 	// VFs is how many virtual functions each emulated DPU has; 16 if zero. The
 	// bed only keeps the number for the deployment of the emulator.
@@ -55,7 +57,7 @@ type Options struct {
 	// KubeletProfile is ProfileStock (the default) or ProfileFast; see AsShipped
 	// for what else depends on it.
 	KubeletProfile string `json:"kubeletProfile"`
-	// Kubernetes is the release that both clusters run.
+	// Kubernetes is the release that all clusters run.
 	Kubernetes kubebuild.Release `json:"kubernetes"`
 	// AttachMode is who asks for a volume on a host; Controller if empty. The
 	// bed only keeps it for the deployment of Moor.
@@ -63,6 +65,10 @@ type Options struct {
 	// Topology is whether the vendor's storage is at places, and Kubernetes is
 	// told of it. The bed only keeps it for the deployment of Moor.
 	Topology bool `json:"topology"`
+	// TwoDPUClusters is whether the DPUs of the second half of the hosts are in a DPU cluster of
+	// their own, see DPUClusters. It implies Topology: else Kubernetes does not learn where
+	// volumes are reached.
+	TwoDPUClusters bool `json:"twoDPUClusters"`
 	// Epochs is whether the vendor's storage knows under which epoch each DPU writes. The
 	// bed only keeps it for the deployment of Moor.
 	Epochs bool `json:"epochs"`
@@ -122,7 +128,11 @@ func (o Options) AsShipped() bool { return o.KubeletProfile == ProfileStock }
 func (o Options) withDefaults() (Options, error) {
 	if o.Nodes == 0 {
 		o.Nodes = 3
+		if o.TwoDPUClusters {
+			o.Nodes = 4
+		}
 	}
+	o.Topology = o.Topology || o.TwoDPUClusters
 	if o.VFs == 0 {
 		o.VFs = 16
 	}
@@ -134,6 +144,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Nodes < 1 || o.Nodes > layout.MaxNodes {
 		return o, fmt.Errorf("make a bed of %d nodes: want 1 to %d", o.Nodes, layout.MaxNodes)
+	}
+	if o.TwoDPUClusters && o.Nodes < 2 {
+		return o, errors.New("make a bed of 1 node with two DPU clusters: each needs a DPU")
 	}
 	if o.VFs < 1 {
 		return o, fmt.Errorf("make a bed with %d virtual functions: want at least 1", o.VFs)
@@ -181,8 +194,8 @@ func Load() (*Cluster, error) {
 		return nil, errors.New("find a running bed: the one here never became ready; run moor-dev up")
 	}
 	c := &Cluster{meta: m, configs: map[string]*rest.Config{}}
-	for _, name := range []string{HostCluster, DPUCluster} {
-		if err := c.loadConfig(name); err != nil {
+	for _, p := range c.planes() {
+		if err := c.loadConfig(p.name); err != nil {
 			return nil, err
 		}
 	}
@@ -216,11 +229,14 @@ func (c *Cluster) Down(ctx context.Context) error { return Down(ctx, io.Discard)
 // Options are those of Up, with defaults filled in.
 func (c *Cluster) Options() Options { return c.meta.Options }
 
-// HostConfig is an administrator's access to the host cluster.
-func (c *Cluster) HostConfig() *rest.Config { return rest.CopyConfig(c.configs[HostCluster]) }
+// Config is an administrator's access to a cluster, which must be one of the bed.
+func (c *Cluster) Config(cluster string) *rest.Config { return rest.CopyConfig(c.configs[cluster]) }
 
-// DPUConfig is an administrator's access to the DPU cluster.
-func (c *Cluster) DPUConfig() *rest.Config { return rest.CopyConfig(c.configs[DPUCluster]) }
+// HostConfig is an administrator's access to the host cluster.
+func (c *Cluster) HostConfig() *rest.Config { return c.Config(HostCluster) }
+
+// DPUConfig is an administrator's access to the DPU cluster, the first of two.
+func (c *Cluster) DPUConfig() *rest.Config { return c.Config(DPUCluster) }
 
 // Kubeconfig is the administrator's kubeconfig of a cluster.
 func (c *Cluster) Kubeconfig(cluster string) string {
@@ -259,7 +275,7 @@ func (c *Cluster) StateDir() string { return layout.StateDir }
 // Nodes lists the hosts, which are nodes of the host cluster.
 func (c *Cluster) Nodes() []string { return names(c.meta.Options.Nodes, layout.HostName) }
 
-// DPUs lists the DPUs, which are nodes of the DPU cluster; the one at an index
+// DPUs lists the DPUs, which are nodes of the DPU cluster, or of one of two; the one at an index
 // is in the host at the same index of Nodes.
 func (c *Cluster) DPUs() []string { return names(c.meta.Options.Nodes, layout.DPUName) }
 

@@ -146,7 +146,12 @@ func TestNodeReady(t *testing.T) {
 
 func TestNoTwoControlPlanesShareAPort(t *testing.T) {
 	ports := map[int]string{}
-	for _, p := range bed(t, 1).planes() {
+	services := map[string]string{}
+	for _, p := range twoDPUClusters(t, Options{}).planes() {
+		if other, ok := services[p.services]; ok {
+			t.Errorf("%s and %s share the range %s", p.name, other, p.services)
+		}
+		services[p.services] = p.name
 		for _, port := range []int{p.port, p.managerPort, p.schedulerPort} {
 			if other, ok := ports[port]; ok {
 				t.Errorf("%s and %s share port %d", p.name, other, port)

@@ -39,7 +39,7 @@ func setPort(ctx context.Context, machine, state string) error {
 	return nil
 }
 
-// CutAPI keeps a machine from both API servers and from nothing else: the
+// CutAPI keeps a machine from all API servers and from nothing else: the
 // storage target, which the same address serves, stays within reach. It lasts
 // until JoinAPI or the next power-on.
 func (c *Cluster) CutAPI(ctx context.Context, machine string) error {
@@ -59,15 +59,23 @@ func (c *Cluster) portsOfAPI() []int {
 	return out
 }
 
+func (c *Cluster) portsOfTargets() []int {
+	var out []int
+	for i := range c.DPUClusters() {
+		out = append(out, layout.TargetPort+i)
+	}
+	return out
+}
+
 // CutStorage keeps a machine from the storage target and from nothing else, until
 // JoinStorage or the next power-on. Nothing is refused: what is sent is lost.
 func (c *Cluster) CutStorage(ctx context.Context, machine string) error {
-	return cut(ctx, machine, "add", layout.TargetPort)
+	return cut(ctx, machine, "add", c.portsOfTargets()...)
 }
 
 // JoinStorage undoes CutStorage.
 func (c *Cluster) JoinStorage(ctx context.Context, machine string) error {
-	return cut(ctx, machine, "del", layout.TargetPort)
+	return cut(ctx, machine, "del", c.portsOfTargets()...)
 }
 
 // cut adds or deletes the rules that lose what a machine sends to these ports.

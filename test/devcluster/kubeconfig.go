@@ -3,8 +3,10 @@ package devcluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -34,7 +36,7 @@ func (c *Cluster) WriteNodeKubeconfig(ctx context.Context, cluster, namespace, s
 
 func (c *Cluster) writeKubeconfig(ctx context.Context, cluster, namespace, serviceAccount string, bound *authenticationv1.BoundObjectReference) (string, error) {
 	if c.configs[cluster] == nil {
-		return "", fmt.Errorf("write a kubeconfig for cluster %q: want %s or %s", cluster, HostCluster, DPUCluster)
+		return "", fmt.Errorf("write a kubeconfig for cluster %q: want one of %v", cluster, slices.Sorted(maps.Keys(c.configs)))
 	}
 	client, err := c.client(cluster)
 	if err != nil {

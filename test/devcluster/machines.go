@@ -48,7 +48,7 @@ func (c *Cluster) host(i int) box {
 func (c *Cluster) dpu(i int) box {
 	b := box{name: layout.DPUName(i), ip: layout.DPUIP(i), index: i, pcie: true, target: true}
 	if c.meta.Options.DPUPods {
-		b.cluster, b.pods = DPUCluster, layout.DPUPodSubnet(i)
+		b.cluster, b.pods = c.clusterOf(b.name), layout.DPUPodSubnet(i)
 	}
 	return b
 }

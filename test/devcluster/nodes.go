@@ -137,11 +137,12 @@ func (c *Cluster) join(ctx context.Context, b box) error {
 
 // registerDPU makes the node object of a DPU that has no kubelet.
 func (c *Cluster) registerDPU(ctx context.Context, b box) error {
-	client, err := c.client(DPUCluster)
+	p := c.plane(c.clusterOf(b.name))
+	client, err := c.client(p.name)
 	if err != nil {
 		return err
 	}
-	return c.await(ctx, "node object of "+b.name, []string{"dpu-apiserver"}, func(ctx context.Context) error {
+	return c.await(ctx, "node object of "+b.name, []string{p.apiserver()}, func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name:   b.name,
 			Labels: map[string]string{corev1.LabelHostname: b.name, corev1.LabelOSStable: "linux"},

@@ -99,7 +99,9 @@ func recorded(ctx context.Context, volume string) *proof.Recorder {
 	// What comes after a test that failed belongs to it.
 	whole, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
-	record, err := proof.Watch(whole, clients.DPU, kit.Namespace, volume)
+	dpu, err := dpuClusterOf(ctx, volume)
+	Expect(err).NotTo(HaveOccurred())
+	record, err := proof.Watch(whole, dpu, kit.Namespace, volume)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) {
 		if CurrentSpecReport().Failed() {
@@ -123,7 +125,11 @@ func tellViolations(ctx context.Context, record *proof.Recorder, volume string) 
 
 // violations is what the proof finds wrong with a volume's history.
 func violations(ctx context.Context, record *proof.Recorder, volume string, journals ...proof.Journal) ([]proof.Violation, error) {
-	id, err := kit.VendorVolume(ctx, clients.DPU, volume)
+	dpu, err := dpuClusterOf(ctx, volume)
+	if err != nil {
+		return nil, err
+	}
+	id, err := kit.VendorVolume(ctx, dpu, volume)
 	if err != nil {
 		return nil, err
 	}

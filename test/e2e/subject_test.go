@@ -159,7 +159,9 @@ func (s *subject) stays(ctx context.Context) {
 func (s *subject) claim(ctx context.Context) *moorv1alpha1.WriterClaim {
 	GinkgoHelper()
 	claim := &moorv1alpha1.WriterClaim{}
-	Expect(clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: s.volume}, claim)).To(Succeed())
+	dpu, err := dpuClusterOf(ctx, s.volume)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(dpu.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: s.volume}, claim)).To(Succeed())
 	return claim
 }
 

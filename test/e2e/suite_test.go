@@ -54,7 +54,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	bed, err = devcluster.Load()
 	Expect(err).NotTo(HaveOccurred(), "the test bed must be up: run `make up` or `make e2e`")
-	clients, err = kit.NewClients(bed.HostConfig(), bed.DPUConfig())
+	clients, err = kit.Connect(bed)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(moor.Deploy(ctx, bed, GinkgoWriter)).To(Succeed())
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -59,9 +59,16 @@ func reachedAt(ctx context.Context, volume, place string) {
 // those that it allows, with as many replicas as there are other hosts.
 func (ns *testNamespace) lateClass(ctx context.Context, name string, allowed ...corev1.TopologySelectorTerm) string {
 	GinkgoHelper()
+	return ns.lateClassWith(ctx, name, map[string]string{"maxShares": "3", "maxMountReplicaCount": "2", "failover": "Off"}, allowed...)
+}
+
+// lateClassWith is lateClass with other parameters beside the policy.
+func (ns *testNamespace) lateClassWith(ctx context.Context, name string, parameters map[string]string, allowed ...corev1.TopologySelectorTerm) string {
+	GinkgoHelper()
+	parameters["policy"] = "local"
 	o := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: ns.name + "-" + name}, Provisioner: "csi.snap.nvidia.com", AllowedTopologies: allowed,
-		Parameters:        map[string]string{"policy": "local", "maxShares": "3", "maxMountReplicaCount": "2", "failover": "Off"},
+		Parameters:        parameters,
 		ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}

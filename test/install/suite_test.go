@@ -73,7 +73,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	bed, err = devcluster.Load()
 	Expect(err).NotTo(HaveOccurred(), "the test bed must be up, with --bare --dpu-pods: run make install-test")
 	Expect(bed.Options().Bare && bed.Options().DPUPods).To(BeTrue(), "the bed must have no Moor, and DPUs with kubelets: run make install-test")
-	clients, err = kit.NewClients(bed.HostConfig(), bed.DPUConfig())
+	clients, err = kit.Connect(bed)
 	Expect(err).NotTo(HaveOccurred())
 	cache, err := kubebuild.CacheDir()
 	Expect(err).NotTo(HaveOccurred())

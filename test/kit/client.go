@@ -18,6 +18,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 )
 
@@ -30,13 +31,32 @@ const PodsNamespace = "moor-pods"
 // LocalNamespace is that of the driver of one machine.
 const LocalNamespace = "moor-local"
 
-// Clients reach both clusters, without caches, and can watch.
+// Clients reach the clusters, without caches, and can watch.
 type Clients struct {
 	Host client.WithWatch
-	DPU  client.WithWatch
+	// DPU is the DPU cluster, or the first of two.
+	DPU client.WithWatch
+	// second is the second one; nil if there is none.
+	second client.WithWatch
 }
 
-// NewClients connects to both clusters.
+// In is the client of the cluster with that name.
+func (c Clients) In(cluster string) client.WithWatch {
+	return map[string]client.WithWatch{devcluster.HostCluster: c.Host, devcluster.DPUCluster: c.DPU, devcluster.SecondDPUCluster: c.second}[cluster]
+}
+
+// Connect connects to the clusters of a bed.
+func Connect(bed *devcluster.Cluster) (Clients, error) {
+	out, err := NewClients(bed.HostConfig(), bed.DPUConfig())
+	if err == nil && bed.Options().TwoDPUClusters {
+		var more Clients
+		more, err = NewClients(bed.HostConfig(), bed.Config(devcluster.SecondDPUCluster))
+		out.second = more.DPU
+	}
+	return out, err
+}
+
+// NewClients connects to a host cluster and a DPU cluster.
 func NewClients(host, dpu *rest.Config) (Clients, error) {
 	scheme, err := Scheme()
 	if err != nil {

@@ -28,48 +28,24 @@ import (
 // Inventory is everything that a volume leaves behind somewhere, by name.
 type Inventory []string
 
-// Take lists it: objects of both clusters, Leases of hosts and DPUs that are gone, what each SNAP service has, loop
+// Take lists it: objects of all clusters, Leases of hosts and DPUs that are gone, what each SNAP service has, loop
 // devices and files of the storage target.
 func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, error) {
 	out, err := ofPods(ctx, bed, c)
 	if err != nil {
 		return nil, err
 	}
-	for _, of := range []struct {
-		where string
-		c     client.Client
-		lists []client.ObjectList
-	}{
-		{"host", c.Host, []client.ObjectList{
-			&corev1.PersistentVolumeList{}, &storagev1.VolumeAttachmentList{},
-			&storagev1alpha1.DPUVolumeList{}, &storagev1alpha1.DPUVolumeAttachmentList{},
-			&moorv1alpha1.DPUVolumeSnapshotList{}, &snapshotv1.VolumeSnapshotContentList{},
-			&groupsnapshotv1beta2.VolumeGroupSnapshotList{}, &groupsnapshotv1beta2.VolumeGroupSnapshotContentList{},
-		}},
-		{"dpu", c.DPU, []client.ObjectList{
-			&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
-			&storagev1alpha1.VolumeList{}, &storagev1alpha1.VolumeAttachmentList{},
-			&storagev1alpha1.SVVolumeAttachmentList{}, &moorv1alpha1.WriterClaimList{},
-			&moorv1alpha1.StorageSnapshotList{}, &snapshotv1.VolumeSnapshotList{}, &snapshotv1.VolumeSnapshotContentList{},
-			&groupsnapshotv1beta2.VolumeGroupSnapshotList{}, &groupsnapshotv1beta2.VolumeGroupSnapshotContentList{},
-		}},
-	} {
-		left, err := orphanedLeases(ctx, of.c)
+	host, err := InHost(ctx, c.Host)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, host...)
+	for _, of := range bed.DPUClusters() {
+		dpu, err := InDPUCluster(ctx, of.Cluster, c.In(of.Cluster))
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range left {
-			out = append(out, fmt.Sprintf("%s: Lease %s", of.where, name))
-		}
-		for _, list := range of.lists {
-			names, err := names(ctx, of.c, list)
-			if err != nil {
-				return nil, err
-			}
-			for _, name := range names {
-				out = append(out, fmt.Sprintf("%s: %T %s", of.where, list, name))
-			}
-		}
+		out = append(out, dpu...)
 	}
 	for _, dpu := range bed.DPUs() {
 		devices, err := devices(ctx, dpu)
@@ -83,6 +59,47 @@ func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, e
 		return nil, err
 	}
 	return slices.Sorted(slices.Values(append(out, files...))), nil
+}
+
+// InHost lists the objects of the host cluster.
+func InHost(ctx context.Context, c client.Client) (Inventory, error) {
+	return objects(ctx, devcluster.HostCluster, c,
+		&corev1.PersistentVolumeList{}, &storagev1.VolumeAttachmentList{},
+		&storagev1alpha1.DPUVolumeList{}, &storagev1alpha1.DPUVolumeAttachmentList{},
+		&moorv1alpha1.DPUVolumeSnapshotList{}, &snapshotv1.VolumeSnapshotContentList{},
+		&groupsnapshotv1beta2.VolumeGroupSnapshotList{}, &groupsnapshotv1beta2.VolumeGroupSnapshotContentList{})
+}
+
+// InDPUCluster lists those of a DPU cluster.
+func InDPUCluster(ctx context.Context, name string, c client.Client) (Inventory, error) {
+	return objects(ctx, name, c,
+		&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
+		&storagev1alpha1.VolumeList{}, &storagev1alpha1.VolumeAttachmentList{},
+		&storagev1alpha1.SVVolumeAttachmentList{}, &moorv1alpha1.WriterClaimList{},
+		&moorv1alpha1.StorageSnapshotList{}, &snapshotv1.VolumeSnapshotList{}, &snapshotv1.VolumeSnapshotContentList{},
+		&groupsnapshotv1beta2.VolumeGroupSnapshotList{}, &groupsnapshotv1beta2.VolumeGroupSnapshotContentList{})
+}
+
+// objects lists what a cluster has of these kinds, and the Leases of hosts and DPUs that are gone.
+func objects(ctx context.Context, where string, c client.Client, lists ...client.ObjectList) (Inventory, error) {
+	var out Inventory
+	left, err := orphanedLeases(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range left {
+		out = append(out, fmt.Sprintf("%s: Lease %s", where, name))
+	}
+	for _, list := range lists {
+		names, err := names(ctx, c, list)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			out = append(out, fmt.Sprintf("%s: %T %s", where, list, name))
+		}
+	}
+	return out, nil
 }
 
 // Less lists what is here and not in other.
@@ -100,17 +117,18 @@ func (i Inventory) Less(other Inventory) []string {
 func ofPods(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, error) {
 	var out Inventory
 	var failed error
-	for _, of := range []struct {
-		deployed bool
-		where    string
-		c        client.Client
-		nodes    []string
-	}{{bed.Options().Pods, "host", c.Host, bed.Nodes()}, {bed.Options().DPUPods, "dpu", c.DPU, bed.DPUs()}} {
-		if !of.deployed {
-			continue
+	sites := map[string][]string{}
+	if bed.Options().Pods {
+		sites[devcluster.HostCluster] = bed.Nodes()
+	}
+	if bed.Options().DPUPods {
+		for _, of := range bed.DPUClusters() {
+			sites[of.Cluster] = of.DPUs
 		}
-		directories, err := podDirectories(of.nodes)
-		objects, more := podObjects(ctx, of.where, of.c)
+	}
+	for cluster, nodes := range sites {
+		directories, err := podDirectories(nodes)
+		objects, more := podObjects(ctx, cluster, c.In(cluster))
 		out, failed = append(append(out, directories...), objects...), errors.Join(failed, err, more)
 	}
 	return out, failed
@@ -243,7 +261,11 @@ func files() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, v := range volumes {
+		second, err := filepath.Glob(filepath.Join(layout.TargetSource(), devcluster.SecondDPUCluster, kind))
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range append(volumes, second...) {
 			out = append(out, "target: "+filepath.Base(v))
 		}
 	}

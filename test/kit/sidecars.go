@@ -11,8 +11,11 @@ import (
 )
 
 // sidecars are Kubernetes' own processes beside the CSI drivers of a bed.
-func sidecars(o devcluster.Options) []string {
-	out := []string{"csi-provisioner", "csi-provisioner-dpu", "csi-snapshotter", "csi-snapshotter-dpu", "csi-resizer", "csi-resizer-dpu"}
+func sidecars(bed *devcluster.Cluster) []string {
+	o, out := bed.Options(), []string{"csi-provisioner", "csi-snapshotter", "csi-resizer"}
+	for _, of := range bed.DPUClusters() {
+		out = append(out, "csi-provisioner-"+of.Cluster, "csi-snapshotter-"+of.Cluster, "csi-resizer-"+of.Cluster)
+	}
 	if o.AttachMode != dpf.AttachNode { // else hosts ask for volumes by themselves
 		out = append(out, "csi-attacher")
 	}
@@ -41,7 +44,7 @@ func KeepSidecars(ctx context.Context, bed *devcluster.Cluster, report func(form
 			return
 		case <-ticker.C:
 		}
-		for _, name := range sidecars(bed.Options()) {
+		for _, name := range sidecars(bed) {
 			if bed.Running(name) || pause.IsInBackOffSinceUpdate(name, time.Now()) {
 				continue
 			}

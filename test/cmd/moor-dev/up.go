@@ -25,16 +25,19 @@ func up() *cobra.Command {
 			}
 			fmt.Printf("export PATH=%s:%s:$PATH\n", c.BinDir(), c.KubeBinDir())
 			fmt.Printf("kubectl --kubeconfig %s get nodes   # the hosts\n", c.Kubeconfig(devcluster.HostCluster))
-			fmt.Printf("kubectl --kubeconfig %s get nodes   # the DPUs\n", c.Kubeconfig(devcluster.DPUCluster))
+			for _, of := range c.DPUClusters() {
+				fmt.Printf("kubectl --kubeconfig %s get nodes   # the DPUs\n", c.Kubeconfig(of.Cluster))
+			}
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&o.Nodes, "nodes", 3, "number of hosts, each with a DPU")
+	cmd.Flags().IntVar(&o.Nodes, "nodes", 0, "number of hosts, each with a DPU; 0: 3, or 4 with --two-dpu-clusters")
 	cmd.Flags().IntVar(&o.VFs, "vfs", 16, "virtual functions of each emulated DPU")
 	cmd.Flags().StringVar(&o.KubeletProfile, "kubelet-profile", devcluster.ProfileStock, "stock: node status every 10 s, an etcd that syncs, sidecars as shipped; fast: every second, no syncs, short retries")
 	o.AttachMode = dpf.AttachController
 	kubernetes(cmd, &o.Kubernetes)
 	cmd.Flags().BoolVar(&o.Topology, "topology", false, "put the vendor's storage at two places, at one of which all DPUs are, and tell Kubernetes from which hosts volumes are reached")
+	cmd.Flags().BoolVar(&o.TwoDPUClusters, "two-dpu-clusters", false, "have the DPUs of the second half of the hosts in a DPU cluster of their own, with all that belongs to one; implies --topology")
 	cmd.Flags().BoolVar(&o.Epochs, "epochs", false, "have the vendor's storage know under which epoch each DPU writes, and fence volumes by epochs")
 	cmd.Flags().BoolVar(&o.KeepFunctions, "keep-functions", false, "have the emulated functions of each DPU outlive its SNAP service, in a process of their own: SNAP that is killed comes back with its state")
 	cmd.Flags().BoolVar(&o.Pods, "pods", false, "deploy pods as volumes on the hosts too: volumes whose work is done by pods")

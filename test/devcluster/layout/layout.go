@@ -18,7 +18,8 @@ const (
 	DataDir = "/var/lib/moor-dev"
 	// LockFile is held while a bed is brought up or taken down.
 	LockFile = "/run/moor-dev.lock"
-	// TargetPort is where the storage target of the hub listens.
+	// TargetPort is where the storage target of the hub listens; that of a second DPU cluster
+	// has the next port.
 	TargetPort = 10809
 	// TargetDir is where the hub and the DPUs see the storage target.
 	TargetDir = "/var/lib/moor-target"

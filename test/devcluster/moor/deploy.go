@@ -28,19 +28,21 @@ import (
 // Deploy deploys everything and waits until it works. Doing it again is
 // harmless: what runs is left alone.
 func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) error {
-	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	clients, err := kit.Connect(c)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(progress, "applying CRDs, accounts and rights in both clusters")
+	fmt.Fprintln(progress, "applying CRDs, accounts and rights in all clusters")
 	if err := applyManifests(ctx, c, clients); err != nil {
 		return err
 	}
 	if err := pairNodes(ctx, c, clients.Host); err != nil {
 		return err
 	}
-	if err := registerVendor(ctx, c, clients.DPU); err != nil {
-		return err
+	for _, of := range c.DPUClusters() {
+		if err := registerVendor(ctx, clients.In(of.Cluster), of.DPUs); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(progress, "starting Moor's processes")
 	configs, err := kubeconfigs(ctx, c)
@@ -88,11 +90,17 @@ func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clie
 	if err := kit.Apply(ctx, clients.Host, host...); err != nil {
 		return fmt.Errorf("host cluster: %w", err)
 	}
-	if err := kit.Apply(ctx, clients.DPU, append(snapshots, in("crds", "dpu"), in("deploy", "dpu"), in("deploy", "dpu", "snapshots"))...); err != nil {
-		return fmt.Errorf("DPU cluster: %w", err)
+	for _, of := range c.DPUClusters() {
+		dpu := clients.In(of.Cluster)
+		if err := kit.Apply(ctx, dpu, append(slices.Clone(snapshots), in("crds", "dpu"), in("deploy", "dpu"), in("deploy", "dpu", "snapshots"))...); err != nil {
+			return fmt.Errorf("the %s cluster: %w", of.Cluster, err)
+		}
+		// Here the vendor has a target, so that a detach is a proof: as the manifest says.
+		if err := Revokes(ctx, dpu, true); err != nil {
+			return err
+		}
 	}
-	// Here the vendor has a target, so that a detach is a proof: as the manifest says.
-	return Revokes(ctx, clients.DPU, true)
+	return nil
 }
 
 // Revokes has the vendor say in the DPU cluster whether its storage revokes.
@@ -105,13 +113,22 @@ func Revokes(ctx context.Context, dpu client.Client, does bool) error {
 	return nil
 }
 
-// pairNodes says which DPU sits in which host: what an installer knows.
+// pairNodes says which DPU sits in which host, and in which of several DPU clusters it is: what
+// an installer knows.
 func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) error {
 	dpus := c.DPUs()
+	in := map[string]string{}
+	if c.Options().TwoDPUClusters {
+		for _, of := range c.DPUClusters() {
+			for _, dpu := range of.DPUs {
+				in[dpu] = DPUClusterName(of.Cluster)
+			}
+		}
+	}
 	for i, name := range c.Nodes() {
 		node := &moorv1alpha1.DPUStorageNode{}
 		node.Name = name
-		node.Spec.DPUName = dpus[i]
+		node.Spec.DPUName, node.Spec.DPUCluster = dpus[i], in[dpus[i]]
 		if err := client.IgnoreAlreadyExists(host.Create(ctx, node)); err != nil {
 			return fmt.Errorf("say that %s has DPU %s: %w", name, dpus[i], err)
 		}
@@ -124,8 +141,8 @@ func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) e
 // All are at the same place until one is moved, also where the vendor's storage is
 // at none: csi-provisioner does not know its own CSIStorageCapacity again where a
 // driver has no such label.
-func registerVendor(ctx context.Context, c *devcluster.Cluster, dpu client.Client) error {
-	for _, name := range c.DPUs() {
+func registerVendor(ctx context.Context, dpu client.Client, dpus []string) error {
+	for _, name := range dpus {
 		node := &corev1.Node{}
 		if err := dpu.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 			return fmt.Errorf("find the Node of %s: %w", name, err)
@@ -166,21 +183,22 @@ func withVendor(known *storagev1.CSINode, node *corev1.Node) {
 	}
 }
 
-// accounts are the ServiceAccounts of the processes, by cluster.
-var accounts = map[string][]string{
-	devcluster.HostCluster: {"snap-host-controller", "snap-csi-plugin-controller", "scheduler-extender"},
-	devcluster.DPUCluster:  {"snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor-controller"},
-}
+// hostAccounts and dpuAccounts are the ServiceAccounts of the processes, in the host cluster and
+// in each DPU cluster.
+var (
+	hostAccounts = []string{"snap-host-controller", "snap-csi-plugin-controller", "scheduler-extender"}
+	dpuAccounts  = []string{"snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor-controller"}
+)
 
 // nodeAccount is that of the process on each host; its tokens are bound to
 // their Nodes.
 const nodeAccount = "snap-csi-plugin-node"
 
-// dpuAccount is what each DPU is in the DPU cluster.
+// dpuAccount is what each DPU is in its DPU cluster.
 const dpuAccount = "snap-node-driver"
 
 // snapshotController is the account of Kubernetes' own snapshot-controller in
-// kube-system, in either cluster.
+// kube-system, in each cluster.
 const snapshotController = "snapshot-controller"
 
 // Kubeconfigs are the paths of kubeconfigs by cluster and account; those of
@@ -188,34 +206,42 @@ const snapshotController = "snapshot-controller"
 type Kubeconfigs map[string]map[string]string
 
 func kubeconfigs(ctx context.Context, c *devcluster.Cluster) (Kubeconfigs, error) {
-	out := Kubeconfigs{}
-	for cluster, names := range accounts {
-		out[cluster] = map[string]string{}
-		for _, name := range names {
-			path, err := c.WriteKubeconfig(ctx, cluster, kit.Namespace, name)
-			if err != nil {
-				return nil, err
-			}
-			out[cluster][name] = path
-		}
+	host, err := accountsOf{c, devcluster.HostCluster}.write(ctx, hostAccounts, nodeAccount, c.Nodes())
+	if err != nil {
+		return nil, err
 	}
-	for cluster := range accounts {
-		path, err := c.WriteKubeconfig(ctx, cluster, "kube-system", snapshotController)
+	out := Kubeconfigs{devcluster.HostCluster: host}
+	for _, of := range c.DPUClusters() {
+		out[of.Cluster], err = accountsOf{c, of.Cluster}.write(ctx, dpuAccounts, dpuAccount, of.DPUs)
 		if err != nil {
 			return nil, err
 		}
-		out[cluster][snapshotController] = path
 	}
-	for cluster, on := range map[string]struct {
-		account string
-		nodes   []string
-	}{devcluster.HostCluster: {nodeAccount, c.Nodes()}, devcluster.DPUCluster: {dpuAccount, c.DPUs()}} {
-		for _, node := range on.nodes {
-			path, err := c.WriteNodeKubeconfig(ctx, cluster, kit.Namespace, on.account, node)
-			if err != nil {
-				return nil, err
-			}
-			out[cluster][node] = path
+	return out, nil
+}
+
+// accountsOf are the accounts of one cluster.
+type accountsOf struct {
+	*devcluster.Cluster
+	name string
+}
+
+// write writes the kubeconfigs of accounts, of the snapshot-controller, and of the one that processes on
+// nodes have.
+func (c accountsOf) write(ctx context.Context, accounts []string, onNodes string, nodes []string) (map[string]string, error) {
+	out := map[string]string{}
+	var err error
+	for _, account := range accounts {
+		if out[account], err = c.WriteKubeconfig(ctx, c.name, kit.Namespace, account); err != nil {
+			return nil, err
+		}
+	}
+	if out[snapshotController], err = c.WriteKubeconfig(ctx, c.name, "kube-system", snapshotController); err != nil {
+		return nil, err
+	}
+	for _, node := range nodes {
+		if out[node], err = c.WriteNodeKubeconfig(ctx, c.name, kit.Namespace, onNodes, node); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"strconv"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,10 +48,13 @@ func podSites(c cluster) []podSite {
 			nodeArgs:    []string{"--metrics-bind-address=:9302", "--health-probe-bind-address=:9303"},
 		})
 	}
-	if c.Options().DPUPods {
+	if !c.Options().DPUPods {
+		return out
+	}
+	for _, s := range dpuSites(c) {
 		out = append(out, podSite{
-			cluster: devcluster.DPUCluster, nodes: c.DPUs(), control: "pod-provisioner-dpu", webhookPort: "9444",
-			controlArgs: []string{"--metrics-bind-address=:9113", "--health-probe-bind-address=:9114"},
+			cluster: s.Cluster, nodes: s.DPUs, control: "pod-provisioner-" + s.Cluster, webhookPort: strconv.Itoa(9444 + s.index),
+			controlArgs: []string{s.metrics(9113), s.health(9114)},
 			nodeArgs: []string{
 				"--metrics-bind-address=:9205", "--health-probe-bind-address=:9206",
 				"--plugin-name=pav", "--plugin-root=" + pluginRoot, "--snap-socket=" + layout.SNAPSocket, "--volume-namespace=" + kit.Namespace,
@@ -71,10 +75,9 @@ func deployPods(ctx context.Context, c *devcluster.Cluster, clients kit.Clients,
 		return nil, fmt.Errorf("make the image %s: %w", ubuntu, err)
 	}
 	var out []devcluster.Process
-	in := map[string]client.Client{devcluster.HostCluster: clients.Host, devcluster.DPUCluster: clients.DPU}
 	for _, site := range sites {
 		fmt.Fprintf(progress, "deploying pods as volumes on the %s cluster\n", site.cluster)
-		started, err := site.deploy(ctx, c, in[site.cluster])
+		started, err := site.deploy(ctx, c, clients.In(site.cluster))
 		if err != nil {
 			return nil, fmt.Errorf("pods as volumes on the %s cluster: %w", site.cluster, err)
 		}

@@ -22,7 +22,7 @@ func withPods(t *testing.T, o devcluster.Options) []devcluster.Process {
 	}
 	out := append(processes(b, Kubeconfigs{}), localProcesses(b, "/local")...)
 	for _, site := range podSites(b) {
-		out = append(out, site.processes("/bin", "/control", map[string]string{"host-1": "/on-host-1", "dpu-1": "/on-dpu-1"})...)
+		out = append(out, site.processes("/bin", "/control", map[string]string{"host-1": "/on-host-1", "dpu-1": "/on-dpu-1", "dpu-2": "/on-dpu-2"})...)
 	}
 	return out
 }
@@ -76,8 +76,8 @@ func TestPodProvisionerOfADPUIsAPlugin(t *testing.T) {
 // TestNoTwoProcessesOfAMachineShareAPort: all that a bed can have runs at once.
 func TestNoTwoProcessesOfAMachineShareAPort(t *testing.T) {
 	taken := map[string]string{}
-	for _, p := range withPods(t, devcluster.Options{Pods: true, DPUPods: true, LocalDriver: true}) {
-		for _, flag := range []string{"--metrics-bind-address", "--health-probe-bind-address", "--webhook-port", "--bind-address"} {
+	for _, p := range withPods(t, devcluster.Options{Pods: true, DPUPods: true, LocalDriver: true, TwoDPUClusters: true}) {
+		for _, flag := range []string{"--metrics-bind-address", "--health-probe-bind-address", "--webhook-port", "--bind-address", "--target-listen"} {
 			port := strings.TrimPrefix(last(p.Argv, flag), ":")
 			if port == "" || strings.HasPrefix(port, "unix:") {
 				continue

@@ -13,8 +13,6 @@ import (
 // Sockets in the hub's own directory; short, as unix sockets must be.
 const (
 	driverSocket = layout.MachineDataDir + "/csi.sock"
-	vendorSocket = layout.MachineDataDir + "/vendor.sock"
-	targetAdmin  = layout.MachineDataDir + "/target.sock"
 	snapRoot     = layout.MachineDataDir + "/snap"
 	pluginRoot   = snapRoot + "/plugins"
 	// hostLink is where a host answers its DPU, on the link between the two.
@@ -27,14 +25,18 @@ const (
 	nodeSocket   = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
 )
 
-// targetAddress is where the DPUs find the storage target.
-var targetAddress = fmt.Sprintf("%s:%d", layout.HubIP, layout.TargetPort)
-
 // processes lists every process of Moor on the bed, in the order of starting.
 func processes(c bed, configs Kubeconfigs) []devcluster.Process {
-	out := append(dpuControl(c, configs[devcluster.DPUCluster]), hostControl(c, configs)...)
-	for _, dpu := range c.DPUs() {
-		out = append(out, onDPU(c, dpu, configs[devcluster.DPUCluster])...)
+	sites := dpuSites(c)
+	var out []devcluster.Process
+	for _, s := range sites {
+		out = append(out, dpuControl(c, s, configs[s.Cluster])...)
+	}
+	out = append(out, hostControl(c, configs)...)
+	for _, s := range sites {
+		for _, dpu := range s.DPUs {
+			out = append(out, onDPU(c, s, dpu, configs[s.Cluster])...)
+		}
 	}
 	for _, host := range c.Nodes() {
 		out = append(out, onHost(c, host, configs[devcluster.HostCluster]))
@@ -67,42 +69,46 @@ func attachMode(c bed) string {
 	return "--attach-mode=" + string(c.Options().AttachMode)
 }
 
-// dpuControl is what runs for the DPU cluster: Moor's controller, the vendor
+// dpuControl is what runs for a DPU cluster: Moor's controller, the vendor
 // and what stands beside it.
-func dpuControl(c bed, configs map[string]string) []devcluster.Process {
+func dpuControl(c bed, s dpuSite, configs map[string]string) []devcluster.Process {
 	vendor := append(placed(c, "--topology="+kit.PlaceKey+"="+kit.PlaceShared, "--topology="+kit.PlaceKey+"="+kit.PlaceAnnex), epochs(c)...)
+	socket, admin := s.socket("vendor"), s.socket("target")
 	out := []devcluster.Process{
-		process(c, "moor-target", layout.Hub, "local-vendor", "--mode=target", "--target-dir="+layout.TargetDir,
-			"--target-admin="+targetAdmin, "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9100"),
-		process(c, "local-vendor", layout.Hub, "local-vendor", append(vendor, "--mode=controller", "--endpoint=unix://"+vendorSocket,
-			"--target-dir="+layout.TargetDir, "--target-admin="+targetAdmin, "--target-address="+targetAddress,
-			"--many-nodes", "--metrics-bind-address=:9101")...),
-		c.telling(c.sidecar(provisionerDPU, vendorSocket, configs["local-vendor-controller"])),
-		c.sidecar(resizerDPU, vendorSocket, configs["local-vendor-controller"]),
-		process(c, "snap-external-attacher", layout.Hub, "snap-external-attacher", "--csi-address="+vendorSocket,
-			"--kubeconfig="+configs["snap-external-attacher"], "--namespace="+kit.Namespace,
-			"--metrics-bind-address=:9102", "--health-probe-bind-address=:9103"),
-		process(c, "snap-controller", layout.Hub, "snap-controller", "--kubeconfig="+configs["snap-controller"],
-			"--namespace="+kit.Namespace, "--metrics-bind-address=:9104", "--health-probe-bind-address=:9105"),
+		process(c, s.name("moor-target"), layout.Hub, "local-vendor", "--mode=target", "--target-dir="+s.targetDir(), s.target("--target-listen=:"),
+			"--target-admin="+admin, "--medium-log-dir="+layout.TargetDir+"/log", s.metrics(9100)),
+		process(c, s.name("local-vendor"), layout.Hub, "local-vendor", append(vendor, "--mode=controller", "--endpoint=unix://"+socket,
+			"--target-dir="+s.targetDir(), "--target-admin="+admin, s.target("--target-address="+layout.HubIP+":"),
+			"--many-nodes", s.metrics(9101))...),
+		c.telling(c.sidecarOf(s, provisionerDPU, socket, configs["local-vendor-controller"])),
+		c.sidecarOf(s, resizerDPU, socket, configs["local-vendor-controller"]),
+		process(c, s.name("snap-external-attacher"), layout.Hub, "snap-external-attacher", "--csi-address="+socket,
+			"--kubeconfig="+configs["snap-external-attacher"], "--namespace="+kit.Namespace, s.metrics(9102), s.health(9103)),
+		process(c, s.name("snap-controller"), layout.Hub, "snap-controller", "--kubeconfig="+configs["snap-controller"],
+			"--namespace="+kit.Namespace, s.metrics(9104), s.health(9105)),
 	}
-	return append(out, c.snapshotting("-dpu", vendorSocket, configs["local-vendor-controller"], configs[snapshotController])...)
+	return append(out, c.snapshotting("-"+s.Cluster, socket, configs["local-vendor-controller"], configs[snapshotController])...)
 }
 
 // hostControl is what runs for the host cluster.
 func hostControl(c bed, configs Kubeconfigs) []devcluster.Process {
-	host, dpu := configs[devcluster.HostCluster], configs[devcluster.DPUCluster]
+	host := configs[devcluster.HostCluster]
 	out := []devcluster.Process{
 		process(c, "scheduler-extender", layout.Hub, "scheduler-extender", "--kubeconfig="+host["scheduler-extender"],
 			"--namespace="+kit.Namespace, "--bind-address=:8888", "--metrics-bind-address=:9109", "--health-probe-bind-address=:9110"),
-		process(c, "snap-host-controller", layout.Hub, "snap-host-controller", "--kubeconfig="+host["snap-host-controller"], attachMode(c),
-			"--dpu-cluster-kubeconfig="+dpu["snap-host-controller"], "--namespace="+kit.Namespace, "--target-namespace="+kit.Namespace,
+	}
+	for _, s := range dpuSites(c) {
+		out = append(out, process(c, s.name("snap-host-controller"), layout.Hub, "snap-host-controller", append(s.several(c), "--kubeconfig="+host["snap-host-controller"], attachMode(c),
+			"--dpu-cluster-kubeconfig="+configs[s.Cluster]["snap-host-controller"], "--namespace="+kit.Namespace, "--target-namespace="+kit.Namespace,
 			// Three hosts that fail over again and again are a series that it would stop.
-			"--failover-window=0s", "--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
+			"--failover-window=0s", s.metrics(9106), s.health(9107))...))
+	}
+	out = append(out,
 		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", append(placed(c, "--topology"), "--mode=controller", "--bind-address=unix://"+driverSocket,
 			"--kubeconfig="+host["snap-csi-plugin-controller"], attachMode(c), "--namespace="+kit.Namespace, "--metrics-bind-address=:9108")...),
 		c.hostProvisioner(host["snap-csi-plugin-controller"]),
 		c.sidecar(resizerHost, driverSocket, host["snap-csi-plugin-controller"]),
-	}
+	)
 	if c.Options().AttachMode == dpf.AttachController {
 		out = append(out, c.sidecar(attacherHost, driverSocket, host["snap-csi-plugin-controller"]))
 	}
@@ -122,7 +128,7 @@ func functions(c bed, dpu string) (keeps []devcluster.Process, arg []string) {
 
 // onDPU is what runs on each DPU: SNAP (emulated), the vendor's plugin and
 // Moor's node driver.
-func onDPU(c bed, dpu string, configs map[string]string) []devcluster.Process {
+func onDPU(c bed, s dpuSite, dpu string, configs map[string]string) []devcluster.Process {
 	snap := layout.SNAPSocket
 	keeps, recovers := functions(c, dpu)
 	return append(keeps,
@@ -132,7 +138,7 @@ func onDPU(c bed, dpu string, configs map[string]string) []devcluster.Process {
 			// A storage that is away has I/O wait, however long: what ends it is a fence.
 			"--io-timeout=24h", "--metrics-bind-address=:9201")...),
 		process(c, "local-vendor-"+dpu, dpu, "local-vendor", append(epochs(c), "--mode=plugin", "--plugin-root="+pluginRoot,
-			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202")...),
+			"--snap-socket="+snap, "--target-dir="+s.targetDir(), "--metrics-bind-address=:9202")...),
 		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs[dpu],
 			"--namespace="+kit.Namespace, "--plugin-root="+pluginRoot,
 			"--provider-root="+filepath.Join(snapRoot, "providers"), "--host-link="+hostLink, "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"))

@@ -52,7 +52,7 @@ func Elect(ctx context.Context, c *devcluster.Cluster, leader, standby string) (
 		}
 		return errors.Join(failed...)
 	}
-	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	clients, err := kit.Connect(c)
 	if err != nil {
 		return undo, err
 	}

@@ -27,7 +27,7 @@ type cluster interface {
 	BinDir() string
 	KubeBinDir() string
 	Nodes() []string
-	DPUs() []string
+	DPUClusters() []devcluster.DPUGroup
 }
 
 // bed is a cluster with the flags that Kubernetes' CSI sidecars have in the
@@ -126,6 +126,13 @@ func (c bed) sidecar(name, socket, kubeconfig string, args ...string) devcluster
 		argv = append(argv, quick...)
 	}
 	return devcluster.Process{Name: name, Machine: layout.Hub, Argv: argv}
+}
+
+// sidecarOf runs one for a DPU cluster, with its name at the end.
+func (c bed) sidecarOf(s dpuSite, name, socket, kubeconfig string) devcluster.Process {
+	p := c.sidecar(name, socket, kubeconfig)
+	p.Name = strings.TrimSuffix(name, devcluster.DPUCluster) + s.Cluster
+	return p
 }
 
 // telling is a csi-provisioner that tells how much room there is, too. There is no

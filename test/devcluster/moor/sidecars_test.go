@@ -10,7 +10,7 @@ import (
 	"github.com/moor-storage/moor/test/devcluster"
 )
 
-// fake is a bed of one host that was never brought up.
+// fake is a bed of one host that was never brought up, with a DPU in each DPU cluster.
 type fake struct{ options devcluster.Options }
 
 func (f fake) Options() devcluster.Options { return f.options }
@@ -18,7 +18,14 @@ func (fake) Root() string                  { return filepath.Join("..", "..", ".
 func (fake) BinDir() string                { return "/bin" }
 func (fake) KubeBinDir() string            { return "/kube" }
 func (fake) Nodes() []string               { return []string{"host-1"} }
-func (fake) DPUs() []string                { return []string{"dpu-1"} }
+
+func (f fake) DPUClusters() []devcluster.DPUGroup {
+	out := []devcluster.DPUGroup{{Cluster: devcluster.DPUCluster, DPUs: []string{"dpu-1"}}}
+	if f.options.TwoDPUClusters {
+		out = append(out, devcluster.DPUGroup{Cluster: devcluster.SecondDPUCluster, DPUs: []string{"dpu-2"}})
+	}
+	return out
+}
 
 // sidecars are those of a bed, by name.
 func sidecars(t *testing.T, profile string) map[string][]string {

@@ -1,5 +1,5 @@
 // Command apply applies manifests to a cluster of the running test bed:
-// apply host|dpu PATH...
+// apply host|dpu|dpu2 PATH...
 package main
 
 import (
@@ -20,19 +20,19 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("usage: apply host|dpu PATH, one or more")
+		return fmt.Errorf("usage: apply host|dpu|dpu2 PATH, one or more")
 	}
 	c, err := devcluster.Load()
 	if err != nil {
 		return err
 	}
-	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	clients, err := kit.Connect(c)
 	if err != nil {
 		return err
 	}
-	to := clients.Host
-	if args[0] == devcluster.DPUCluster {
-		to = clients.DPU
+	to := clients.In(args[0])
+	if to == nil {
+		return fmt.Errorf("the bed has no %s cluster", args[0])
 	}
 	return kit.Apply(context.Background(), to, args[1:]...)
 }
