@@ -231,7 +231,7 @@ var services = []mutation{
 		{"pkg/controller/dpucluster/policy/capacity.go", "	if v.StorageClass == \"\" || classes[v.StorageClass] {", "	if v.StorageClass == \"\" {"},
 	}},
 	{name: "the room of a policy is not told in the host cluster", tests: hostPolicy, edits: []edit{
-		{"pkg/controller/hostcluster/policy/reconciler.go", "		p.Status.Capacity = mirror.Status.Capacity\n", "		_ = mirror.Status.Capacity\n"},
+		{"pkg/controller/hostcluster/policy/reconciler.go", "		here = mirror.Status.Capacity\n", "		_ = mirror.Status.Capacity\n"},
 	}},
 	{name: "a policy is valid without a vendor that the host cluster has", tests: hostPolicy, edits: []edit{
 		{"pkg/controller/hostcluster/policy/reconciler.go", "	case invalid != \"\":", "	case invalid == \"-\":"},

@@ -2,6 +2,7 @@ package main
 
 const (
 	severalRules    = "pkg/controller/hostcluster/several.go"
+	severalPlaces   = "pkg/controller/hostcluster/places.go"
 	choose          = "pkg/controller/hostcluster/volume/choose.go"
 	syncPasses      = "pkg/controller/hostcluster/attachment/reconciler.go"
 	snapshotPasses  = "pkg/controller/hostcluster/snapshot/reconciler.go"
@@ -73,7 +74,16 @@ var several = []mutation{
 		{severalRules, "	if len(words) == 0 || one && yes {\n", "	if len(words) == 0 || one && yes && len(list) == 0 {\n"},
 	}},
 	{name: "a volume is reached from hosts of all DPU clusters", tests: severalClusters, edits: []edit{
-		{severalRules, "		c.Place(place)\n		out = append(out, place)\n", "		out = append(out, place)\n"},
+		{severalPlaces, "		c.Place(at)\n		out = append(out, at)\n", "		out = append(out, at)\n"},
+	}},
+	{name: "what another DPU cluster has free is not told", tests: severalClusters, edits: []edit{
+		{severalPlaces, "			return in == \"\" || in == c.label()\n", "			return in == \"\" || in != \"\"\n"},
+	}},
+	{name: "what a DPU cluster has free counts twice", tests: severalClusters, edits: []edit{
+		{severalPlaces, "			return in == \"\" || in == c.label()\n", "			return in == \"\"\n"},
+	}},
+	{name: "what one DPU cluster told alone counts beside what several tell", tests: severalClusters, edits: []edit{
+		{severalPlaces, "			return in == \"\" || in == c.label()\n", "			return in == c.label()\n"},
 	}},
 	{name: "a host of another DPU cluster is taken", tests: pairing, edits: []edit{
 		{"pkg/controller/dpupairing/decide.go", "	if node != nil && node.Spec.DPUCluster != \"\" && node.Spec.DPUCluster != cluster {\n", "	if false {\n"},

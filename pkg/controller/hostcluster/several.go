@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
@@ -200,48 +198,4 @@ func PatchShared[T client.Object](ctx context.Context, c Clusters, obj T, change
 	}
 	_, err := patch(ctx, c.Host.Client, obj, change)
 	return err
-}
-
-// Place adds to a place the DPU cluster that is served here, where there are several.
-func (c Clusters) Place(place map[string]string) {
-	if c.Several() {
-		place[moorv1alpha1.TopologyDPUCluster] = c.label()
-	}
-}
-
-// Places are the places from which what was made here is reached, as the host cluster needs
-// them: from hosts of other DPU clusters it is not, whatever their labels are.
-func (c Clusters) Places(there []map[string]string) []map[string]string {
-	if !c.Several() {
-		return there
-	}
-	if len(there) == 0 {
-		there = []map[string]string{{}}
-	}
-	out := make([]map[string]string, 0, len(there))
-	for _, place := range there {
-		place = maps.Clone(place)
-		c.Place(place)
-		out = append(out, place)
-	}
-	return out
-}
-
-// Wanted are those of the places from one of which a volume has to be reached that are in the DPU cluster
-// which is served here, or do not say in which, as that needs them.
-func (c Clusters) Wanted(places []map[string]string) []map[string]string {
-	if !c.Several() {
-		return places
-	}
-	var out []map[string]string
-	for _, place := range places {
-		in, said := place[moorv1alpha1.TopologyDPUCluster]
-		if said && in != c.label() {
-			continue
-		}
-		place = maps.Clone(place)
-		delete(place, moorv1alpha1.TopologyDPUCluster)
-		out = append(out, place)
-	}
-	return out
 }

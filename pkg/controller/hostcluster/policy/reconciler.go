@@ -135,16 +135,16 @@ func (r *Reconciler) invalid(ctx context.Context, policy *storagev1alpha1.DPUSto
 	return strings.Join(words, "; "), nil
 }
 
-// status rebuilds the status. What is free in several DPU clusters is not one number: a
-// volume is in one of them.
+// status rebuilds the status.
 func (r *Reconciler) status(p *storagev1alpha1.DPUStoragePolicy, mirror *storagev1alpha1.StoragePolicy, invalid string, mirrorErr error) {
 	c, conditions := r.Clusters, kube.Conditions{List: &p.Status.Conditions, Generation: p.Generation}
 	valid, reconciled := c.In(storagev1alpha1.ConditionValid), c.In(storagev1alpha1.ConditionDPUStoragePolicyReconciled)
 	p.Status.ObservedGeneration = p.Generation
-	p.Status.Capacity = nil
-	if mirror != nil && !c.Several() {
-		p.Status.Capacity = mirror.Status.Capacity
+	var here *storagev1alpha1.PolicyCapacity
+	if mirror != nil {
+		here = mirror.Status.Capacity
 	}
+	p.Status.Capacity = c.Capacity(p.Status.Capacity, here)
 	switch {
 	case invalid != "":
 		conditions.False(valid, storagev1alpha1.ReasonError, invalid)
