@@ -31,6 +31,9 @@ var several = []mutation{
 	{name: "a record of the time of one DPU cluster is not taken up", tests: severalClusters, edits: []edit{
 		{choose, "	if !r.Clusters.FromAlone(v) {\n", "	if v != nil {\n"},
 	}},
+	{name: "a volume of the time of one DPU cluster that is in none of several waits in silence", tests: severalClusters, edits: []edit{
+		{choose, "	case v.Status.Phase != storagev1alpha1.DPUVolumeBound: // it has", "	case v.Status.Phase == storagev1alpha1.DPUVolumeBound: // it has"},
+	}},
 	{name: "of several controllers each puts itself on record", tests: severalClusters, edits: []edit{
 		{choose, "	_, err := kube.PatchStatusExact(ctx, r.Clusters.Host.Client, v, func(v *storagev1alpha1.DPUVolume) {\n		if v.Status.State == nil {", "	_, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, v, func(v *storagev1alpha1.DPUVolume) {\n		if v.Status.State == nil {"},
 	}},

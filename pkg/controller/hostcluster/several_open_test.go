@@ -132,6 +132,14 @@ func (s *several) volumes() map[string]string {
 	return out
 }
 
+// said is what a condition of a volume says.
+func (s *several) said(volume, condition string) string {
+	s.t.Helper()
+	v := &storagev1alpha1.DPUVolume{}
+	s.host.Get(v, volume)
+	return kubetest.Conditions(v.Status.Conditions, condition)[0]
+}
+
 func (s *several) attachment(name string) *storagev1alpha1.DPUVolumeAttachment {
 	s.t.Helper()
 	a := &storagev1alpha1.DPUVolumeAttachment{}

@@ -79,11 +79,9 @@ func TestOneDPUClusterIsAway(t *testing.T) {
 	if a := s.attachment("b-old"); len(a.Finalizers) != 1 || a.Status.DPUCluster != "dpf/west" {
 		t.Errorf("what is attached in the DPU cluster that is away: finalizers %v, DPU cluster %q", a.Finalizers, a.Status.DPUCluster)
 	}
-	waits := &storagev1alpha1.DPUVolume{}
-	s.host.Get(waits, "waits")
-	said := kubetest.Conditions(waits.Status.Conditions, storagev1alpha1.ConditionDPUVolumeReconciled)
-	if want := "waiting for a DPU cluster in which DPUStoragePolicy policy is Valid"; !strings.Contains(said[0], want) {
-		t.Errorf("a volume for the one that is away says %v, want %q", said, want)
+	said := s.said("waits", storagev1alpha1.ConditionDPUVolumeReconciled)
+	if want := "waiting for a DPU cluster in which DPUStoragePolicy policy is Valid"; !strings.Contains(said, want) {
+		t.Errorf("a volume for the one that is away says %s, want %q", said, want)
 	}
 	delete(s.away, s.west)
 	s.settle()
@@ -183,8 +181,14 @@ func TestFromOneToSeveral(t *testing.T) {
 	if got := s.volumes()["vol"]; got != kubetest.DPUNamespace+"/as-it-was-called made in west" {
 		t.Errorf("before its controller has looked: %s", got)
 	}
+	if said := s.said("vol", storagev1alpha1.ConditionReady); !strings.HasPrefix(said, "Ready=False/Pending: not ready: DPUVolumeReconciled: it was made while there was one DPU cluster, as-it-was-called, and none") {
+		t.Errorf("before its controller has looked it says %s", said)
+	}
 	delete(s.away, s.west)
 	s.settle()
+	if said := s.said("vol", storagev1alpha1.ConditionReady); said != "Ready=True/Success" {
+		t.Errorf("its controller has looked: %s", said)
+	}
 	if got, a := s.volumes()["vol"], s.attachment("b-vol"); got != "dpf/west made in west" || a.Status.DPUCluster != "dpf/west" || a.Status.Epoch != 1 {
 		t.Errorf("the volume: %s; the attachment: %+v", got, a.Status)
 	}

@@ -45,16 +45,23 @@ func (r *Reconciler) ours(ctx context.Context, v *storagev1alpha1.DPUVolume) (ou
 	return false, after, err
 }
 
-// takeUp puts this DPU cluster on record for a volume that was made here while there was no other.
+// takeUp puts this DPU cluster on record for a volume that was made here while there was no other. One that
+// is in none of them says so.
 func (r *Reconciler) takeUp(ctx context.Context, v *storagev1alpha1.DPUVolume) error {
 	if !r.Clusters.FromAlone(v) {
 		return nil
 	}
 	found, err := r.Clusters.OwnMirror(ctx, v, &storagev1alpha1.Volume{})
-	if err != nil || !found {
+	switch {
+	case err != nil:
 		return err
+	case found:
+		return r.record(ctx, v)
+	case v.Status.Phase != storagev1alpha1.DPUVolumeBound: // it has just been put on record
+		return nil
 	}
-	return r.record(ctx, v)
+	return r.unchosen(ctx, v, fmt.Sprintf("it was made while there was one DPU cluster, %s, and none of several has its Volume: start the snap-host-controller of the one that was there, or restore the Volume",
+		v.Status.State.DPUCluster.Name))
 }
 
 // choose puts this DPU cluster on record for a volume that is in none, if it can be made here, and says when to
