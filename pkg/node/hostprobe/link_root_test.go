@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	hostAddress = "192.168.100.2:9400"
+	// device is the name of the link's two ends.
+	device = "tmfifo_net0"
 	// hostEnv makes the test's program a host.
 	hostEnv = "MOOR_LIVENESS_TEST_HOST"
 	// soon is the promise: a dead host is seen within it.
@@ -36,10 +37,17 @@ func TestBeAHost(t *testing.T) {
 	}
 }
 
+// addresses are those of a link's two ends.
+type addresses struct {
+	// ofHost and ofDPU are with the length of their prefix, probed is where the DPU probes its host.
+	ofHost, ofDPU, probed string
+}
+
 // network is a DPU's network namespace, which the thread of the test is in, and
 // a host in one of its own.
 type network struct {
-	t    *testing.T
+	t *testing.T
+	addresses
 	host *exec.Cmd
 }
 
@@ -54,7 +62,7 @@ func (n *network) ip(words string, inHost bool) {
 	}
 }
 
-// boot starts the host, as process 1 of its own namespaces, and joins the link.
+// boot starts the host, as process 1 of its own namespaces, and makes the link.
 func (n *network) boot() {
 	n.t.Helper()
 	n.host = exec.Command(os.Args[0], "-test.run=^TestBeAHost$")
@@ -64,12 +72,27 @@ func (n *network) boot() {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(n.off)
-	_ = exec.Command("ip", "link", "del", "tmfifo0").Run() // that of an earlier boot
-	n.ip(fmt.Sprintf("link add tmfifo0 type veth peer name tmfifo0 netns %d", n.host.Process.Pid), false)
-	n.ip("addr add 192.168.100.1/30 dev tmfifo0", false)
-	n.ip("link set tmfifo0 up", false)
-	n.ip("addr add 192.168.100.2/30 dev tmfifo0", true)
-	n.ip("link set tmfifo0 up", true)
+	n.link()
+}
+
+// link makes the link, with interfaces of the same names in the place of those of an earlier one.
+func (n *network) link() {
+	n.t.Helper()
+	n.unlink()
+	n.ip(fmt.Sprintf("link add %s type veth peer name %[1]s netns %d", device, n.host.Process.Pid), false)
+	n.ip("addr add "+n.ofDPU+" dev "+device, false)
+	n.ip("link set "+device+" up", false)
+	n.join()
+}
+
+// unlink removes the link, if there is one.
+func (n *network) unlink() { _ = exec.Command("ip", "link", "del", device).Run() }
+
+// join has the host's end up with its address: one of IPv6 goes with a link that is down.
+func (n *network) join() {
+	n.t.Helper()
+	n.ip("addr replace "+n.ofHost+" dev "+device, true)
+	n.ip("link set "+device+" up", true)
 }
 
 func (n *network) off() {
@@ -80,15 +103,25 @@ func (n *network) off() {
 }
 
 // TestRealLink looks at a host in a network namespace of its own, which is
-// stopped, cut off and killed.
+// stopped, cut off and killed, by the addresses that a BlueField and its host have, and by
+// those that DPF gives them.
 func TestRealLink(t *testing.T) {
+	for name, has := range map[string]addresses{
+		"BlueField": {ofHost: "192.168.100.1/30", ofDPU: "192.168.100.2/30", probed: "192.168.100.1:9400"},
+		"DPF 2026":  {ofHost: "fe80::1/64", ofDPU: "fe80::2/64", probed: "[fe80::1%" + device + "]:9400"},
+	} {
+		t.Run(name, func(t *testing.T) { look(t, has) })
+	}
+}
+
+func look(t *testing.T, has addresses) {
 	runtime.LockOSThread() // never unlocked: the thread is not fit for others
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
-	n := &network{t: t}
+	n := &network{t: t, addresses: has}
 	n.boot()
-	w := NewWatcher(Options{Prober: NewTCP(hostAddress)})
+	w := NewWatcher(Options{Prober: NewTCP(has.probed)})
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	// The looks are on this thread, which is in the DPU's namespace.
@@ -126,12 +159,17 @@ func TestRealLink(t *testing.T) {
 	}
 	until("awake", soon, alive)
 
-	n.ip("link set tmfifo0 down", true)
+	n.ip("link set "+device+" down", true)
 	until("cut", soon, dead)
-	n.ip("link set tmfifo0 up", true)
+	n.join()
 	until("joined", 5*time.Second, alive)
+	n.unlink()
+	until("gone", soon, dead)
+	n.link()
+	until("made anew", 10*time.Second, alive)
 
 	n.off()
+	n.unlink() // the kernel does so too, and takes its time
 	until("killed", soon, dead)
 	n.boot()
 	until("booted again", 30*time.Second, alive)

@@ -26,16 +26,16 @@ const (
 
 // Serve is the host's end: it listens on address and sends every beat back,
 // which proves that user space runs, and tells probed of each. It returns when ctx ends. An address that
-// cannot be used yet, since the link is not up, is tried again and again.
+// cannot be used yet, since the link is not up, is tried again and again, and so is one whose
+// interface has been made anew.
 func Serve(ctx context.Context, address string, probed func()) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return fmt.Errorf("listen for the DPU on %q: give address:port: %w", address, err)
 	}
 	log := ctrl.LoggerFrom(ctx)
 	for told := false; ctx.Err() == nil; told = true {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		err := serveOnce(ctx, address, probed)
 		if err == nil {
-			ServeOn(ctx, listener, probed)
 			continue
 		}
 		if !told {
@@ -48,6 +48,23 @@ func Serve(ctx context.Context, address string, probed func()) error {
 		}
 		timer.Stop()
 	}
+	return nil
+}
+
+// serveOnce is Serve until the listener fails, or its interface is made anew; an error if there is
+// none yet.
+func serveOnce(ctx context.Context, address string, probed func()) error {
+	now, err := numbered(address)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", now)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	ctx, cancel := whileNumbered(ctx, address, now)
+	defer cancel()
+	ServeOn(ctx, listener, probed)
 	return nil
 }
 

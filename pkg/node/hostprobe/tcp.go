@@ -41,7 +41,7 @@ func NewTCP(address string) *TCP { return &TCP{address: address} }
 // tells whether the host's kernel has at least taken it.
 func (t *TCP) Probe(ctx context.Context) (Answer, string) {
 	if t.conn == nil {
-		conn, err := (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", t.address)
+		conn, err := dial(ctx, t.address)
 		if err != nil {
 			return refusalOf(err)
 		}
@@ -64,6 +64,14 @@ func (t *TCP) Probe(ctx context.Context) (Answer, string) {
 		t.drop()
 	}
 	return Silence, ""
+}
+
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	now, err := numbered(address)
+	if err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", now)
 }
 
 // beat sends the next beat, and waits for it to come back; those before it are
