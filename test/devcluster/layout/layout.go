@@ -49,12 +49,13 @@ const (
 	RootIP = "10.77.0.254"
 	// LinkDevice is the name, at both ends, of the link between a DPU and its
 	// host, which stands for the network over PCIe (tmfifo). Every pair has
-	// one of its own, so all use the same two addresses.
-	LinkDevice = "tmfifo0"
+	// one of its own, so all use the same two addresses, which are those that a
+	// BlueField and its host have.
+	LinkDevice = "tmfifo_net0"
 	// LinkDPU is the DPU's address on that link.
-	LinkDPU = "192.168.100.1"
+	LinkDPU = "192.168.100.2"
 	// LinkHost is the host's.
-	LinkHost = "192.168.100.2"
+	LinkHost = "192.168.100.1"
 	// MaxNodes is how many pairs of host and DPU the address plan has room for.
 	MaxNodes = 60
 )
