@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -43,6 +44,10 @@ type options struct {
 	powerDrain       time.Duration
 }
 
+// theDPUCluster is how the one DPU cluster is named if nothing says how. Of several, each is named:
+// two of one name would be one.
+const theDPUCluster = "dpu-cluster"
+
 // The flags of the limits of doubt.
 const notReadyAfter, dpuSilentAfter = "failover-not-ready-after", "failover-dpu-silent-after"
 
@@ -55,7 +60,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	o.flags.Bind(fs)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.dpuKubeconfig, "dpu-cluster-kubeconfig", "", "kubeconfig of the DPU cluster; required")
-	fs.StringVar(&o.dpuClusterName, "dpu-cluster-name", "dpu-cluster", "how statuses name the DPU cluster")
+	fs.StringVar(&o.dpuClusterName, "dpu-cluster-name", "", "how statuses name the DPU cluster; empty: "+theDPUCluster)
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the users' objects in the host cluster")
 	fs.StringVar(&o.targetNamespace, "target-namespace", "dpf-operator-system", "namespace of their mirrors in the DPU cluster")
 	o.attach = dpf.AttachController
@@ -63,7 +68,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.drivers, "driver-name", []string{podvolume.DefaultDriver}, "CSI drivers whose pods use the volumes, and are released when their host fails over")
 	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", nodehealth.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
 	fs.DurationVar(&o.silenceTimeout, "silence-timeout", nodehealth.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
-	fs.StringVar(&o.dpuClusterName, "dpucluster-name", "dpu-cluster", "DPF's name for --dpu-cluster-name")
+	fs.StringVar(&o.dpuClusterName, "dpucluster-name", "", "DPF's name for --dpu-cluster-name")
 	fs.StringVar(&o.dpuClusterSpace, "dpucluster-namespace", "", "namespace of the DPUCluster that --dpu-cluster-name names: of DPF's DPUs those of other clusters are left alone; empty: DPF has DPUs in one cluster")
 	fs.BoolVar(&o.several, "several-dpu-clusters", false, "other DPU clusters are behind the host cluster too, each served by a snap-host-controller of its own: of hosts, volumes and attachments those alone are seen to that are in the DPUCluster of --dpucluster-namespace and --dpucluster-name")
 	fs.IntVar(&o.budget.PerMinute, "failover-budget", failover.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
@@ -100,6 +105,7 @@ func (o *options) run(ctx context.Context) error {
 	if o.several && (o.dpuClusterSpace == "" || o.dpuClusterName == "") {
 		return fmt.Errorf("--several-dpu-clusters needs --dpucluster-namespace and --dpucluster-name: they name the DPUCluster that is served here")
 	}
+	o.dpuClusterName = cmp.Or(o.dpuClusterName, theDPUCluster)
 	mgr, clusters, err := o.connect(ctx)
 	if err != nil {
 		return err

@@ -45,6 +45,7 @@ func TestRefuses(t *testing.T) {
 		"no driver":               {[]string{dpu, "--driver-name="}, "--driver-name: no CSI driver is named"},
 		"no driver's name":        {[]string{dpu, "--driver-name=a, b"}, `--driver-name: " b" is not the name of a CSI driver`},
 		"one of several, unnamed": {[]string{dpu, "--several-dpu-clusters"}, "--several-dpu-clusters needs --dpucluster-namespace and --dpucluster-name"},
+		"the namespace alone":     {[]string{dpu, "--several-dpu-clusters", "--dpucluster-namespace=dpf"}, "--several-dpu-clusters needs --dpucluster-namespace and --dpucluster-name"},
 		"no such host kubeconfig": {[]string{dpu, "--kubeconfig=/nowhere"}, "host cluster: "},
 	} {
 		t.Run(name, func(t *testing.T) {
