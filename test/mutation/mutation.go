@@ -32,7 +32,7 @@ type mutation struct {
 
 // all are the mutations.
 func all() []mutation {
-	return slices.Concat(mutations, evidence, identity, marks, living, requests, format, secondLine, services, medium, surrenders, deadMounts, lostPaths, powers, doubts, functions, revocations, recoveries, drains, hostAccesses, heartbeats, takenOut, several)
+	return slices.Concat(mutations, evidence, identity, marks, living, requests, format, secondLine, services, medium, surrenders, deadMounts, lostPaths, powers, doubts, functions, revocations, recoveries, drains, hostAccesses, heartbeats, takenOut, several, adopted)
 }
 
 // overlay writes the mutated files into dir, and what tells the go command to

@@ -81,6 +81,13 @@ func WriterClaim(volume, dpu, attachment string, epoch int64) *moorv1alpha1.Writ
 	}
 }
 
+// MirrorOfFirst is the Volume that snap-host-controller makes for the first DPUVolume of its name.
+func MirrorOfFirst(name string) *storagev1alpha1.Volume {
+	v := &storagev1alpha1.Volume{ObjectMeta: DPUObject(name)}
+	v.Labels = map[string]string{storagev1alpha1.LabelOwnerUID: "DPUVolume-" + name + "-1"}
+	return v
+}
+
 // AttachmentUID is the UID of the first VolumeAttachment of a name that is made.
 func AttachmentUID(name string) types.UID { return types.UID("VolumeAttachment-" + name + "-1") }
 

@@ -49,9 +49,9 @@ func OwnedBy(mirror, owner client.Object) bool {
 	return mirror.GetLabels()[storagev1alpha1.LabelOwnerUID] == string(owner.GetUID())
 }
 
-// namedBy reports whether a mirror without the label of an owner names this one
+// MadeByDPF reports whether a mirror without the label of an owner names this one
 // in DPF's annotation: DPF itself made it, before Moor was there.
-func namedBy(mirror, owner client.Object) bool {
+func MadeByDPF(mirror, owner client.Object) bool {
 	if _, ours := mirror.GetLabels()[storagev1alpha1.LabelOwnerUID]; ours {
 		return false
 	}
@@ -73,7 +73,7 @@ func (c Clusters) OwnMirror(ctx context.Context, owner, mirror client.Object) (b
 		if err != nil {
 			return false, err
 		}
-		if found && (OwnedBy(mirror, owner) || namedBy(mirror, owner)) {
+		if found && (OwnedBy(mirror, owner) || MadeByDPF(mirror, owner)) {
 			return true, nil
 		}
 		if !found {

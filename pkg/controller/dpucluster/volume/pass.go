@@ -47,6 +47,13 @@ func pvcKey(v *storagev1alpha1.Volume) types.NamespacedName {
 	return types.NamespacedName{Namespace: v.Namespace, Name: kube.PVCName(v.Name)}
 }
 
+// madeByDPF reports whether DPF made both the claim and the volume, for one DPUVolume: it says so by
+// the same annotation of both, and no owner.
+func madeByDPF(pvc *corev1.PersistentVolumeClaim, v *storagev1alpha1.Volume) bool {
+	owner := v.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolume]
+	return owner != "" && pvc.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolume] == owner && len(pvc.OwnerReferences) == 0
+}
+
 // ownedBy reports whether the claim was made for this very volume.
 func ownedBy(pvc *corev1.PersistentVolumeClaim, v *storagev1alpha1.Volume) bool {
 	for _, owner := range pvc.OwnerReferences {

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -48,7 +49,17 @@ func (p *pass) pvc(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
 			return nil, err
 		}
 	}
+	if madeByDPF(pvc, v) {
+		if _, err := kube.PatchExact(ctx, p.cluster.Client, pvc, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = ownerOf(v) }); err != nil {
+			return nil, fmt.Errorf("take over PersistentVolumeClaim %s, which DPF made: %w", pvc.Name, err)
+		}
+	}
 	return pvc, p.waitForPVC(ctx, pvc)
+}
+
+// ownerOf has a claim go with its volume.
+func ownerOf(v *storagev1alpha1.Volume) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(v, storagev1alpha1.GroupVersion.WithKind("Volume"))}
 }
 
 func (p *pass) waitForPVC(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
@@ -130,7 +141,7 @@ func desiredPVC(v *storagev1alpha1.Volume, from *origin, dpu string) *corev1.Per
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       key.Namespace,
 			Name:            key.Name,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(v, storagev1alpha1.GroupVersion.WithKind("Volume"))},
+			OwnerReferences: ownerOf(v),
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class,

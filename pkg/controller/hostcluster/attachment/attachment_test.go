@@ -26,7 +26,7 @@ func open(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*kubetest.C
 	bound := kubetest.DPUVolume("vol", modes...)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 	w.Host.Add(kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("b"), bound)
-	w.DPU.Add(&storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("vol")})
+	w.DPU.Add(kubetest.MirrorOfFirst("vol"))
 	return w, &Reconciler{Clusters: hostclustertest.Clusters(w), Users: usersOf(w)}
 }
 
@@ -318,7 +318,7 @@ func TestADPUThatTwoHostsName(t *testing.T) {
 	other := kubetest.DPUVolume("other", corev1.ReadWriteOnce)
 	other.Status.Phase = storagev1alpha1.DPUVolumeBound
 	w.Host.Add(other, kubetest.DPUVolumeAttachment("other", "a"), kubetest.DPUVolumeAttachment("other", "b"))
-	w.DPU.Add(&storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("other")})
+	w.DPU.Add(kubetest.MirrorOfFirst("other"))
 	kubetest.Change(w.Host, kubetest.DPUStorageNode("b"), func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "dpu-a" })
 	for _, host := range []string{"a", "b"} {
 		w.MustReconcile(r, host+"-other")

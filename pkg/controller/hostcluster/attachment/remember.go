@@ -14,6 +14,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
@@ -239,6 +240,10 @@ func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DP
 	}
 	if !found {
 		return nil, fmt.Errorf("volume %s does not exist in DPU cluster %s, though it is bound: was it deleted there by hand?", volume.Name, r.Clusters.DPUClusterName)
+	}
+	if !hostcluster.OwnedBy(owner, volume) {
+		return nil, kube.WaitFor("Volume %s in DPU cluster %s was not made for this DPUVolume, or DPF made it and it is not taken over yet: the DPUVolume says what it waits for",
+			volume.Name, r.Clusters.DPUClusterName)
 	}
 	// A cache may lack the mark of the last grant, and the claim would begin below it.
 	marked := &storagev1alpha1.DPUVolume{}

@@ -25,7 +25,7 @@ func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*kubetest
 	bound := kubetest.DPUVolume("vol", modes...)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 	w.Host.Add(kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("b"), bound, host("a"), host("b"))
-	w.DPU.Add(&storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("vol")})
+	w.DPU.Add(kubetest.MirrorOfFirst("vol"))
 	return w, &Reconciler{
 		Clusters: hostclustertest.Clusters(w), Users: usersOf(w), NodesAsk: true,
 		Clock: clocktesting.NewFakePassiveClock(time.Now()),

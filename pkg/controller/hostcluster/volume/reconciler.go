@@ -97,7 +97,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // carry makes the Volume if it was never there, lets it ask for what the DPUVolume
-// asks for now, and returns it; nil if it is not there or belongs to another. One that
+// asks for now, and returns it; nil if it is not there or belongs to another. One that DPF
+// made for it is taken over. One that
 // was there is not made again: it would be empty, and the data may still be somewhere.
 func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolume, mirror *storagev1alpha1.Volume) (*storagev1alpha1.Volume, error) {
 	if mirror == nil && volume.Status.Phase == storagev1alpha1.DPUVolumeBound {
@@ -119,11 +120,12 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 			return nil, err
 		}
 	}
-	switch {
-	case !hostcluster.OwnedBy(mirror, volume):
-		return nil, kube.WaitFor("a Volume %s of an earlier DPUVolume of this name is still in DPU cluster %s; it has to go first",
-			mirror.Name, r.Clusters.DPUClusterName)
-	case !mirror.DeletionTimestamp.IsZero():
+	if !hostcluster.OwnedBy(mirror, volume) {
+		if err := r.adopt(ctx, volume, mirror); err != nil {
+			return nil, err
+		}
+	}
+	if !mirror.DeletionTimestamp.IsZero() {
 		return nil, kube.WaitFor("Volume %s in DPU cluster %s is being deleted", mirror.Name, r.Clusters.DPUClusterName)
 	}
 	if want := sourceOf(volume); !equality.Semantic.DeepEqual(mirror.Spec.Request.Source, want) {

@@ -1,0 +1,33 @@
+package main
+
+const (
+	adopt        = "pkg/controller/hostcluster/volume/adopt.go"
+	volumes      = "./pkg/controller/hostcluster/volume"
+	vendorClaims = "pkg/controller/dpucluster/volume/pass.go"
+	vendors      = "./pkg/controller/dpucluster/volume"
+)
+
+// adopted are the rules by which what DPF made becomes Moor's.
+var adopted = []mutation{
+	{name: "a volume is taken over beside what DPF attached", tests: volumes, edits: []edit{
+		{adopt, "ref.Name == mirror.Name && a.Labels[storagev1alpha1.LabelOwnerUID] == \"\" {", "ref.Name == mirror.Name && false {"},
+	}},
+	{name: "a cache is believed that DPF attached nothing", tests: volumes, edits: []edit{
+		{adopt, "r.Clusters.DPU.Live.List(", "r.Clusters.DPU.Client.List("},
+	}},
+	{name: "what DPF made for another is taken over", tests: volumes, edits: []edit{
+		{adopt, "	if !hostcluster.MadeByDPF(mirror, volume) {\n", "	if !hostcluster.MadeByDPF(mirror, volume) && volume == nil {\n"},
+	}},
+	{name: "there is a claim of a volume before it is taken over", tests: sync, edits: []edit{
+		{syncRemember, "	if !hostcluster.OwnedBy(owner, volume) {\n", "	if !hostcluster.OwnedBy(owner, volume) && volume == nil {\n"},
+	}},
+	{name: "a vendor's claim that DPF made for another is taken over", tests: vendors, edits: []edit{
+		{vendorClaims, "pvc.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolume] == owner && ", ""},
+	}},
+	{name: "a vendor's claim of which nothing says whose it is, is taken over", tests: vendors, edits: []edit{
+		{vendorClaims, "	return owner != \"\" && pvc", "	return pvc"},
+	}},
+	{name: "a vendor's claim that has an owner is taken over", tests: vendors, edits: []edit{
+		{vendorClaims, " == owner && len(pvc.OwnerReferences) == 0\n", " == owner\n"},
+	}},
+}
