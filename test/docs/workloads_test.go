@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
@@ -106,6 +108,40 @@ func TestNothingIsVouchedForInVain(t *testing.T) {
 	}
 	if vouches && !target {
 		t.Error("the CSIDriver vouches that the storage revokes, and the vendor's controller of the same directory has no target")
+	}
+}
+
+// TestNodesAreNotLabelledWithPlaces: what a manifest selects nodes by is a label that a person gives them, and
+// no key that the driver has the kubelet label them with: it refuses the driver where they differ.
+func TestNodesAreNotLabelledWithPlaces(t *testing.T) {
+	var keys []string
+	for _, objects := range manifests(t, "host") {
+		for _, o := range objects {
+			var pod corev1.PodSpec
+			switch o := o.(type) {
+			case *appsv1.DaemonSet:
+				pod = o.Spec.Template.Spec
+			case *appsv1.Deployment:
+				pod = o.Spec.Template.Spec
+			}
+			keys = slices.AppendSeq(keys, maps.Keys(pod.NodeSelector))
+			if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+				continue
+			}
+			for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+				for _, expression := range term.MatchExpressions {
+					keys = append(keys, expression.Key)
+				}
+			}
+		}
+	}
+	if !slices.Contains(keys, "storage.moor.dev/dpu") {
+		t.Fatalf("nodes are selected by %q: the search is wrong", keys)
+	}
+	for _, place := range []string{moorv1alpha1.TopologyDPU, moorv1alpha1.TopologyDPUCluster} {
+		if slices.Contains(keys, place) {
+			t.Errorf("nodes are selected by %s, with which the kubelet labels them for the driver", place)
+		}
 	}
 }
 

@@ -349,8 +349,9 @@ type DPUStorageNodeList struct {
 
 // TopologyDPU is the topology key whose value is the DPU of a host: the name of
 // its Node in the DPU cluster, or the hex FNV-128 of it where a label may not
-// have that.
-const TopologyDPU = "storage.moor.dev/dpu"
+// have that. It is no label that a person gives: the kubelet refuses a driver whose key the node
+// has with another value (storage.moor.dev/dpu, in deploy/, is such a label).
+const TopologyDPU = "storage.moor.dev/dpu-name"
 
 // TopologyDPUCluster is the topology key whose value is the DPU cluster of a host's DPU, where
 // there are several: "namespace.name" of its DPUCluster, or the hex FNV-128 of it if that is no

@@ -14,7 +14,7 @@ func (w *fixture) at(racks map[string]string) {
 	w.t.Helper()
 	for node, rack := range racks {
 		w.changeNode(node, func(_ *kubeNode, d *dpuNode) {
-			d.Status.Topology = map[string]string{"storage.moor.dev/dpu": "dpu-" + node}
+			d.Status.Topology = map[string]string{"storage.moor.dev/dpu-name": "dpu-" + node}
 			if rack != "" {
 				d.Status.Topology["rack"] = rack
 			}

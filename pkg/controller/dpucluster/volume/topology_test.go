@@ -44,7 +44,7 @@ type all = []corev1.NodeSelectorRequirement
 func TestPlacesOf(t *testing.T) {
 	byName := func(names ...string) (out []map[string]string) {
 		for _, n := range names {
-			out = append(out, map[string]string{"storage.moor.dev/dpu": n})
+			out = append(out, map[string]string{"storage.moor.dev/dpu-name": n})
 		}
 		return out
 	}
@@ -98,8 +98,8 @@ func TestBest(t *testing.T) {
 		"where it is wanted":              {constraints{driver: "racked", wanted: rack("2")}, []string{"d3"}},
 		"where it is wanted most":         {constraints{driver: "racked", wanted: rack("7", "1", "2")}, []string{"d1", "d2"}},
 		"nowhere":                         {constraints{driver: "racked", wanted: rack("7")}, nil},
-		"a DPU by its name":               {constraints{driver: "racked", wanted: []map[string]string{{"rack": "1", "storage.moor.dev/dpu": "d2"}}}, []string{"d2"}},
-		"a DPU without the driver":        {constraints{driver: "racked", wanted: []map[string]string{{"storage.moor.dev/dpu": "bare"}}}, nil},
+		"a DPU by its name":               {constraints{driver: "racked", wanted: []map[string]string{{"rack": "1", "storage.moor.dev/dpu-name": "d2"}}}, []string{"d2"}},
+		"a DPU without the driver":        {constraints{driver: "racked", wanted: []map[string]string{{"storage.moor.dev/dpu-name": "bare"}}}, nil},
 		"where the class allows":          {constraints{driver: "racked", allowed: allowed("2"), wanted: rack("1", "2")}, []string{"d3"}},
 		"nowhere that the class allows":   {constraints{driver: "racked", allowed: allowed("2"), wanted: rack("1")}, nil},
 		"where its source is":             {constraints{driver: "racked", source: rack("2")}, []string{"d3"}},

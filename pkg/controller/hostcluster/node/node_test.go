@@ -218,7 +218,7 @@ func TestPlace(t *testing.T) {
 			t.Errorf("a pass over what has not changed wrote %d times", n)
 		}
 	}
-	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})
+	wants(map[string]string{"storage.moor.dev/dpu-name": "dpu-a"})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a", Labels: map[string]string{
 		"rack": "1", "row": "2", "color": "red", corev1.LabelHostname: "dpu-a",
 	}}}
@@ -229,13 +229,13 @@ func TestPlace(t *testing.T) {
 	if err := w.DPU.Direct.Create(t.Context(), drivers); err != nil {
 		t.Fatal(err)
 	}
-	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a", "rack": "1", "row": "2"})
+	wants(map[string]string{"storage.moor.dev/dpu-name": "dpu-a", "rack": "1", "row": "2"})
 	kubetest.Change(w.DPU, node, func(n *corev1.Node) { n.Labels["rack"] = "7" })
-	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a", "rack": "7", "row": "2"})
+	wants(map[string]string{"storage.moor.dev/dpu-name": "dpu-a", "rack": "7", "row": "2"})
 	if err := w.DPU.Direct.Delete(t.Context(), drivers); err != nil {
 		t.Fatal(err)
 	}
-	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})
+	wants(map[string]string{"storage.moor.dev/dpu-name": "dpu-a"})
 }
 
 // TestPlaceOfSeveral: where there are several DPU clusters, that is part of where a DPU is.
@@ -248,7 +248,7 @@ func TestPlaceOfSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("a"))
-	if d := cmp.Diff(map[string]string{"storage.moor.dev/dpu": "dpu-a", "storage.moor.dev/dpu-cluster": "dpf.east"}, got.Status.Topology); d != "" {
+	if d := cmp.Diff(map[string]string{"storage.moor.dev/dpu-name": "dpu-a", "storage.moor.dev/dpu-cluster": "dpf.east"}, got.Status.Topology); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
