@@ -18,6 +18,8 @@ var looserBeside = map[string]string{
 	"local-vendor plugin: root":         "the sockets of SNAP and of the plugin are root's",
 	"local-vendor plugin: DAC_OVERRIDE": "the socket of SNAP may be of another user of the DPU",
 	"local-vendor plugin: hostPath":     "where SNAP's and the plugin's sockets are, and its volumes",
+	"local-vendor target: root":         "the files of its volumes are root's",
+	"local-vendor target: hostPath":     "where its volumes are",
 	"local-vendor: root":                "the files of its volumes are root's",
 	"local-vendor: hostPath":            "where its volumes are",
 	"csi-provisioner: root":             "the socket of the driver beside it is root's",

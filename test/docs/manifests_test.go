@@ -180,7 +180,7 @@ func checkPod(t *testing.T, have map[string]bool, pod corev1.PodTemplateSpec, se
 		t.Error("a pod without an account of its own mounts a token")
 	}
 	for _, c := range spec.Containers {
-		checkContainer(t, c)
+		checkContainer(t, have, c)
 		for _, m := range c.VolumeMounts {
 			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
 				t.Errorf("container %s mounts volume %s, which the pod does not have", c.Name, m.Name)
@@ -213,7 +213,7 @@ func programOf(t *testing.T, c corev1.Container) (program string, ours bool) {
 	return "", ours
 }
 
-func checkContainer(t *testing.T, c corev1.Container) {
+func checkContainer(t *testing.T, have map[string]bool, c corev1.Container) {
 	t.Helper()
 	known := sidecars
 	held, ours := programOf(t, c)
@@ -239,10 +239,18 @@ func checkContainer(t *testing.T, c corev1.Container) {
 		if !slices.Contains(known, flag) {
 			t.Errorf("container %s: there is no flag %s", c.Name, flag)
 		}
-		if strings.HasPrefix(value, "$(") && !variables[value] {
+		if strings.HasPrefix(value, "$(") && !variables[value] && !ofService(have, value) {
 			t.Errorf("container %s: %s is not in its environment", c.Name, value)
 		}
 	}
+}
+
+// ofService reports whether a value begins with the address of a Service that is there, which the kubelet
+// gives to the pods of its namespace.
+func ofService(have map[string]bool, value string) bool {
+	variable, _, _ := strings.Cut(strings.TrimPrefix(value, "$("), ")")
+	name, ok := strings.CutSuffix(variable, "_SERVICE_HOST")
+	return ok && have["Service/"+strings.ToLower(strings.ReplaceAll(name, "_", "-"))]
 }
 
 // TestExamples decodes the example of every kind's page.

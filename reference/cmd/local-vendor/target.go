@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -43,8 +44,11 @@ func (o *options) target() (*localvendor.Target, error) {
 	if o.targetAddress == "" || o.targetAdmin == "" {
 		return nil, errors.New("--target-address and --target-admin go together: give both or neither")
 	}
-	if _, _, err := net.SplitHostPort(o.targetAddress); err != nil {
+	switch host, _, err := net.SplitHostPort(o.targetAddress); {
+	case err != nil:
 		return nil, fmt.Errorf("--target-address %q is no host:port: %w", o.targetAddress, err)
+	case host == "" || strings.HasPrefix(host, "$("): // the kubelet fills in what it knows
+		return nil, fmt.Errorf("--target-address %q names no host: is there a Service of the name, and was it there before this pod?", o.targetAddress)
 	}
 	store, err := localvendor.StoreID(o.targetDir)
 	if err != nil {

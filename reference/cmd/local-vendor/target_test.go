@@ -295,3 +295,20 @@ func TestTargetFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestTargetAddress: what would be put into every volume, and reached from nowhere, is refused.
+func TestTargetAddress(t *testing.T) {
+	for address, words := range map[string]string{
+		"10.0.0.1":                  "is no host:port",
+		":10809":                    "names no host",
+		"$(TARGET_SERVICE_HOST):10": "is there a Service of the name",
+		"":                          "give both or neither",
+		"10.0.0.1:10809":            "",
+	} {
+		o := options{targetDir: t.TempDir(), targetOptions: targetOptions{targetAddress: address, targetAdmin: "/nowhere.sock"}}
+		target, err := o.target()
+		if words == "" && (err != nil || target.Address != address) || words != "" && (err == nil || !strings.Contains(err.Error(), words)) {
+			t.Errorf("%q: %v; want %q", address, err, words)
+		}
+	}
+}
