@@ -18,6 +18,9 @@ var adopted = []mutation{
 	{name: "what DPF made for another is taken over", tests: volumes, edits: []edit{
 		{adopt, "	if !hostcluster.MadeByDPF(mirror, volume) {\n", "	if !hostcluster.MadeByDPF(mirror, volume) && volume == nil {\n"},
 	}},
+	{name: "a copy that DPF made is taken for the volume", tests: severalClusters, edits: []edit{
+		{choose, "	case found && hostcluster.MadeByDPF(mirror, v): // DPF", "	case found && v == nil && hostcluster.MadeByDPF(mirror, v): // DPF"},
+	}},
 	{name: "there is a claim of a volume before it is taken over", tests: sync, edits: []edit{
 		{syncRemember, "	if !hostcluster.OwnedBy(owner, volume) {\n", "	if !hostcluster.OwnedBy(owner, volume) && volume == nil {\n"},
 	}},

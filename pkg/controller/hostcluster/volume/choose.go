@@ -51,10 +51,14 @@ func (r *Reconciler) takeUp(ctx context.Context, v *storagev1alpha1.DPUVolume) e
 	if !r.Clusters.FromAlone(v) {
 		return nil
 	}
-	found, err := r.Clusters.OwnMirror(ctx, v, &storagev1alpha1.Volume{})
+	mirror := &storagev1alpha1.Volume{}
+	found, err := r.Clusters.OwnMirror(ctx, v, mirror)
 	switch {
 	case err != nil:
 		return err
+	case found && hostcluster.MadeByDPF(mirror, v): // DPF copies it to all DPU clusters, and its record is right
+		return r.unchosen(ctx, v, fmt.Sprintf("DPF put it on record in DPU cluster %s/%s: waiting for the snap-host-controller of that one",
+			v.Status.State.DPUCluster.Namespace, v.Status.State.DPUCluster.Name))
 	case found:
 		return r.record(ctx, v)
 	case v.Status.Phase != storagev1alpha1.DPUVolumeBound: // it has just been put on record
