@@ -171,8 +171,13 @@ by_local_driver() {
 by_keep_functions() { up fast --keep-functions && e2e_on_bed keep-functions -ginkgo.label-filter=keep-functions; }
 
 # by_two_dpu_clusters makes the bed anew with two DPU clusters behind the host cluster, and runs
-# what is about them.
-by_two_dpu_clusters() { up fast --two-dpu-clusters && e2e_on_bed two-dpu-clusters -ginkgo.label-filter=two-dpu-clusters; }
+# what is about them, in each mode of attaching.
+by_two_dpu_clusters() {
+	local mode
+	for mode in controller node; do
+		up fast --two-dpu-clusters --attach-mode="$mode" && e2e_on_bed "two-dpu-clusters, attach mode $mode" -ginkgo.label-filter=two-dpu-clusters || return
+	done
+}
 
 # skew tries the oldest and the newest release of Kubernetes that Moor is to run on: the
 # demo, the main job and the failovers of a host, in both modes of attaching.
@@ -187,10 +192,17 @@ skew() {
 
 # install_test makes a bed without Moor, and installs, upgrades and uninstalls Moor on it by its
 # Helm chart, as docs/installing.md says. IMAGES=bin/images/amd64 takes what make images has left
-# there, which has to be of this checkout; else it makes the images itself.
+# there, which has to be of this checkout; else it makes the images itself. One of five hosts is of
+# the control plane of the host cluster, so that each of two DPU clusters has two.
 install_test() {
 	up stock --bare --dpu-pods && TAGS=e2e plain test -c -o bin/install.test ./test/install || return
-	part "Moor as it is installed" failures_of in_directory test/install ../../bin/install.test "${SPECS[@]}" -ginkgo.v
+	part "Moor as it is installed" installs '!two-dpu-clusters' &&
+		up stock --bare --dpu-pods --two-dpu-clusters --nodes=5 && part "two DPU clusters" installs two-dpu-clusters
+}
+
+# installs runs the specs of the installation with these labels.
+installs() {
+	failures_of in_directory test/install ../../bin/install.test "${SPECS[@]}" -ginkgo.v -ginkgo.label-filter="$1"
 }
 
 # images makes what the images hold, for each of ARCH, starts every program of it, and tells how

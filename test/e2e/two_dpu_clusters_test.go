@@ -13,6 +13,9 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -171,6 +174,43 @@ var _ = Describe("two DPU clusters", Label("two-dpu-clusters"), func() {
 			s.writer().more(ctx)
 			s.judge(ctx)
 		}
+	})
+
+	It("serve hosts that hold no account, each those of its own DPUs", func(ctx context.Context) {
+		groups := twoDPUClusters(ctx)
+		ns := newNamespace(ctx)
+		hosts := hostsOf(groups[1])
+		distrust(ctx, hosts)
+		volume := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Name: ns.name, Namespace: kit.Namespace}}
+		volume.Spec = storagev1alpha1.DPUVolumeSpec{
+			DPUStoragePolicyName: "local", VolumeMode: ptr.To(corev1.PersistentVolumeBlock),
+			AccessModes:    []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:      corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
+			AccessibleFrom: []map[string]string{{moorv1alpha1.TopologyDPUCluster: labelOf(groups[1])}},
+		}
+		Expect(clients.Host.Create(ctx, volume)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { remove(ctx, volume) }, NodeTimeout(patience))
+		attached := func(host string) *storagev1alpha1.DPUVolumeAttachment {
+			o := byHand(ns.name+"-"+host, host, ns.name)
+			Expect(clients.Host.Create(ctx, o)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { remove(ctx, o) }, NodeTimeout(patience))
+			return o
+		}
+		By("refusing one to a host of the other DPU cluster")
+		stray := attached(hostsOf(groups[0])[1])
+		Eventually(messageOf(stray)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(moor.DPUClusterName(groups[1].Cluster)))
+		remove(ctx, stray)
+		By("handing the volume from one to the other")
+		first := attached(hosts[0])
+		inside(ctx, hosts[0], moorHost("mount", "uuid="+showsUUID(ctx, first), mountpoint)...)
+		inside(ctx, hosts[0], "sh", "-c", "echo acknowledged | dd of="+mountpoint+"/text conv=fsync")
+		Expect(recordedIn(ctx, ns.name)).To(Equal(moor.DPUClusterName(groups[1].Cluster)))
+		inside(ctx, hosts[0], moorHost("umount", mountpoint)...)
+		remove(ctx, first)
+		second := attached(hosts[1])
+		inside(ctx, hosts[1], moorHost("mount", "uuid="+showsUUID(ctx, second), mountpoint)...)
+		Expect(inside(ctx, hosts[1], "cat", mountpoint+"/text")).To(Equal("acknowledged\n"))
+		inside(ctx, hosts[1], moorHost("umount", mountpoint)...)
 	})
 
 	DescribeTable("go on while the API server of the other one is away, and that one's pods write on", func(ctx context.Context, index int) {

@@ -34,10 +34,10 @@ const mountpoint = layout.MachineDataDir + "/zero-trust"
 
 // distrust ends everything on the hosts that has an account, and says so in
 // their DPUStorageNodes; when the test ends it makes them Nodes again.
-func distrust(ctx context.Context) {
+func distrust(ctx context.Context, hosts []string) {
 	GinkgoHelper()
-	DeferCleanup(trustAgain, NodeTimeout(patience))
-	for _, host := range untrusted {
+	DeferCleanup(trustAgain, hosts, NodeTimeout(patience))
+	for _, host := range hosts {
 		mode(ctx, host, moorv1alpha1.ZeroTrust)
 		for _, process := range withAccounts(host) {
 			Expect(bed.Kill(process, syscall.SIGKILL)).To(Succeed())
@@ -64,14 +64,14 @@ func mode(ctx context.Context, host string, to moorv1alpha1.HostMode) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-func trustAgain(ctx context.Context) {
-	for _, host := range untrusted {
+func trustAgain(ctx context.Context, hosts []string) {
+	for _, host := range hosts {
 		mode(ctx, host, moorv1alpha1.Trusted)
 		for _, process := range withAccounts(host) {
 			Expect(bed.Restart(ctx, process)).To(Succeed())
 		}
 	}
-	for _, host := range untrusted {
+	for _, host := range hosts {
 		Eventually(serving(host)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue(), host+" is a Node again")
 	}
 }
@@ -127,7 +127,7 @@ func table(machine, text string) {
 var _ = Describe("hosts that hold no account at all", func() {
 	It("mount what their DPUs show, by moor-host alone, and hand a volume on", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		distrust(ctx)
+		distrust(ctx, untrusted)
 		Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "zero-trust.yaml"))).To(Succeed())
 		volume := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Name: "database", Namespace: kit.Namespace}}
 		DeferCleanup(func(ctx context.Context) { remove(ctx, volume) }, NodeTimeout(patience))

@@ -25,6 +25,7 @@ import (
 
 const (
 	twoClusters = "## Two plain clusters"
+	failover    = "## Failover"
 	upgrading   = "## Upgrading"
 	theVolumes  = "### The volumes"
 	thePrograms = "### The programs"
@@ -35,7 +36,7 @@ const (
 // settled waits until each Deployment and DaemonSet of the chart's releases runs as it is wanted.
 func settled(ctx context.Context) {
 	GinkgoHelper()
-	for _, c := range []client.Client{clients.Host, clients.DPU} {
+	for _, c := range allClusters() {
 		settledIn(ctx, c, kit.Namespace)
 	}
 }
@@ -89,7 +90,10 @@ func story(ctx context.Context, c client.Client, namespace string) string {
 // volumes may be had of it.
 func vendor(ctx context.Context) {
 	GinkgoHelper()
-	run(ctx, "dpu", "kubectl apply --server-side -f deploy/dpu/local-vendor.yaml -f deploy/dpu/workloads/local-vendor-controller.yaml -f deploy/dpu/workloads/local-vendor-plugin.yaml\n")
+	for _, of := range bed.DPUClusters() {
+		run(ctx, of.Cluster, "kubectl apply --server-side -f deploy/dpu/local-vendor.yaml -f deploy/dpu/workloads/local-vendor-controller.yaml -f deploy/dpu/workloads/local-vendor-plugin.yaml\n")
+		connectTarget(ctx, of)
+	}
 	run(ctx, "host", "kubectl apply --server-side -f deploy/examples/storage.yaml\n")
 }
 
@@ -188,6 +192,15 @@ var _ = Describe("the chart", Ordered, func() {
 		content, err := kit.Exec(ctx, bed, client.ObjectKey{Namespace: namespace, Name: "writer"}, "cat "+journal)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(Complete(content, lines)).To(Succeed())
+	}, NodeTimeout(3*patience))
+
+	It("fails over when the host of a pod loses power, and disturbs no other pod", func(ctx context.Context) {
+		follow(ctx, failover, nil)
+		settled(ctx)
+		probed(ctx, bed.Nodes()[:2]...)
+		failsOver(ctx, bed.Nodes()[1], bed.Nodes()[0])
+		writes(ctx, "writer")
+		undisturbed(ctx, "writer", uid)
 	}, NodeTimeout(3*patience))
 
 	It("has pods as another vendor of DPUs, by their manifests", podsAsVendor, NodeTimeout(3*patience))

@@ -3,18 +3,27 @@ package install
 import (
 	"fmt"
 	"strings"
+
+	"github.com/moor-storage/moor/test/devcluster"
 )
 
 // Step is a part of a page's shell commands that is for one cluster.
 type Step struct {
-	// Cluster is host or dpu.
+	// Cluster is host, dpu or dpu2.
 	Cluster string
 	// Script is a shell script.
 	Script string
 }
 
-// clusters are the comments by which a page says for which cluster the lines after it are.
-var clusters = map[string][]string{"# host cluster": {"host"}, "# DPU cluster": {"dpu"}, "# each cluster": {"host", "dpu"}}
+// clusters are the comments by which a page says for which cluster the lines after it are. Where
+// there is one DPU cluster, there is none to which the steps of the second are given.
+var clusters = map[string][]string{
+	"# host cluster":       {devcluster.HostCluster},
+	"# DPU cluster":        {devcluster.DPUCluster},
+	"# second DPU cluster": {devcluster.SecondDPUCluster},
+	"# each DPU cluster":   {devcluster.DPUCluster, devcluster.SecondDPUCluster},
+	"# each cluster":       {devcluster.HostCluster, devcluster.DPUCluster, devcluster.SecondDPUCluster},
+}
 
 // Steps are the shell commands below a heading of a page, in their order. Blocks of a page about two
 // clusters begin with a comment that says for which one they are; cluster is that of the commands of

@@ -16,6 +16,7 @@ func TestSteps(t *testing.T) {
 		{"host", "cat <<EOF\na:\n  b: c\nEOF\n"},
 		{"host", "fourth\n"},
 		{"dpu", "fourth\n"},
+		{"dpu2", "fourth\n"},
 	}
 	got, err := Steps(page, "## One", "")
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -5,9 +5,11 @@ package install
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,17 +123,48 @@ func loadImages(ctx context.Context, directory string) {
 	}
 }
 
-// connectPods lets pods reach the Service of their API server, as kube-proxy does on a cluster:
-// the bed has none.
+// allClusters are the clients of all clusters of the bed, by their names.
+func allClusters() map[string]client.Client {
+	out := map[string]client.Client{devcluster.HostCluster: clients.Host}
+	for _, of := range bed.DPUClusters() {
+		out[of.Cluster] = clients.In(of.Cluster)
+	}
+	return out
+}
+
+// connectPods lets pods reach the Service of their API server.
 func connectPods(ctx context.Context) {
 	GinkgoHelper()
-	for name, c := range map[string]client.Client{bed.HostConfig().Host: clients.Host, bed.DPUConfig().Host: clients.DPU} {
-		service := &corev1.Service{}
-		Expect(c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "kubernetes"}, service)).To(Succeed())
-		_, err := bed.Exec(ctx, layout.Hub, "iptables", "-t", "nat", "-A", "PREROUTING", "-d", service.Spec.ClusterIP, "-p", "tcp",
-			"--dport", fmt.Sprint(service.Spec.Ports[0].Port), "-j", "DNAT", "--to-destination", strings.TrimPrefix(name, "https://"))
-		Expect(err).NotTo(HaveOccurred())
+	for name, c := range allClusters() {
+		inMachine(ctx, layout.Hub, "iptables -t nat -A PREROUTING "+forward(ctx, c, "default", "kubernetes", strings.TrimPrefix(bed.Config(name).Host, "https://")))
 	}
+}
+
+// connectTarget lets DPUs reach the Service of the reference vendor's storage in their cluster.
+func connectTarget(ctx context.Context, of devcluster.DPUGroup) {
+	GinkgoHelper()
+	c, address := clients.In(of.Cluster), ""
+	Eventually(func(ctx context.Context) (string, error) {
+		var pods corev1.PodList
+		err := c.List(ctx, &pods, client.InNamespace(kit.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "local-vendor-controller"})
+		if err == nil && len(pods.Items) == 1 {
+			address = pods.Items[0].Status.PodIP
+		}
+		return address, err
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
+	rule := forward(ctx, c, kit.Namespace, "local-vendor-target", net.JoinHostPort(address, "10809"))
+	for _, dpu := range of.DPUs {
+		inMachine(ctx, dpu, "iptables -t nat -A OUTPUT "+rule)
+	}
+}
+
+// forward is a rule of iptables by which what is sent to a Service goes to an address, as kube-proxy
+// has it on a cluster: the bed has none.
+func forward(ctx context.Context, c client.Client, namespace, name, to string) string {
+	GinkgoHelper()
+	service := &corev1.Service{}
+	Expect(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, service)).To(Succeed())
+	return fmt.Sprintf("-d %s -p tcp --dport %d -j DNAT --to-destination %s", service.Spec.ClusterIP, service.Spec.Ports[0].Port, to)
 }
 
 // prepareMachines has each machine as one of a real cluster is before Moor is installed: the DPUs
@@ -143,19 +176,29 @@ func prepareMachines(ctx context.Context, programs string) {
 		Expect(cleanup.MakeMountpoint(directory)).To(Succeed())
 	}
 	for i, dpu := range bed.DPUs() {
-		inMachine(ctx, dpu, "mkdir -p /var/lib/moor/snap "+localTarget+
-			" && mount --bind /var/lib/moor/snap "+snapDirectory+" && mount --bind "+layout.TargetDir+" "+localTarget)
+		target := layout.TargetDir
+		if of := bed.DPUClusters(); len(of) > 1 && slices.Contains(of[1].DPUs, dpu) {
+			target = filepath.Join(target, devcluster.SecondDPUCluster) // a directory has one vendor
+		}
+		inMachine(ctx, dpu, "mkdir -p /var/lib/moor/snap "+localTarget+" "+target+
+			" && mount --bind /var/lib/moor/snap "+snapDirectory+" && mount --bind "+target+" "+localTarget)
 		Expect(bed.Start(ctx, devcluster.Process{Name: "snap-emulator-" + dpu, Machine: dpu, Argv: []string{
 			filepath.Join(programs, "snap-emulator"), "--name=" + dpu, "--socket=" + layout.SNAPSocket, fmt.Sprintf("--vfs=%d", bed.Options().VFs), "--pfs=2",
 			"--hotplug-state=/run/moor/functions.json", "--sysfs-root=" + layout.PCIeDir + "/sys", "--dev-root=" + layout.PCIeDir + "/dev",
 			"--fuse-dir=" + layout.MachineDataDir + "/fuse", "--io-timeout=24h", "--metrics-bind-address=:9201",
 		}})).To(Succeed())
-		inMachine(ctx, bed.Nodes()[i], "mkdir -p "+pcie+" && mount --bind "+layout.PCIeDir+" "+pcie)
+		showFunctions(ctx, bed.Nodes()[i])
 	}
 	control := &corev1.Node{}
 	control.Name = bed.Nodes()[len(bed.Nodes())-1]
 	patch := `{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}, "spec": {"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]}}`
 	Expect(clients.Host.Patch(ctx, control, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}
+
+// showFunctions has a host see what its DPU shows, until it loses its power.
+func showFunctions(ctx context.Context, host string) {
+	GinkgoHelper()
+	inMachine(ctx, host, "mkdir -p "+pcie+" && { mountpoint -q "+pcie+" || mount --bind "+layout.PCIeDir+" "+pcie+"; }")
 }
 
 func inMachine(ctx context.Context, machine, script string) {
@@ -192,6 +235,9 @@ func followOn(ctx context.Context, page, heading, cluster string, change func(St
 	steps, err := Steps(string(text), heading, cluster)
 	Expect(err).NotTo(HaveOccurred())
 	for _, step := range steps {
+		if clients.In(step.Cluster) == nil {
+			continue // the second of DPU clusters, where there is one
+		}
 		script := step.Script
 		if change != nil {
 			script = change(step)

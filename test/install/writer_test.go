@@ -19,7 +19,8 @@ import (
 
 const (
 	namespace = "default"
-	journal   = "/data/journal"
+	// volume is the name of a pod's volume, and journal is what is written there.
+	volume, journal = "data", "/data/journal"
 )
 
 // appendLines appends a number, and says it with the time since the machine's start once the
@@ -33,13 +34,17 @@ func claim(ctx context.Context, name string) {
 
 func claimOf(ctx context.Context, name, class string) {
 	GinkgoHelper()
-	Expect(clients.Host.Create(ctx, &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+	Expect(clients.Host.Create(ctx, claimWith(name, class))).To(Succeed())
+}
+
+func claimWith(name, class string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: objectMeta(name),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
 		},
-	})).To(Succeed())
+	}
 }
 
 func bound(ctx context.Context, name string) {
@@ -54,23 +59,26 @@ func bound(ctx context.Context, name string) {
 // pod runs a command with the volume of a claim, on a host, and returns when it runs.
 func pod(ctx context.Context, name, claim, host, command string) *corev1.Pod {
 	GinkgoHelper()
-	Expect(clients.Host.Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec: corev1.PodSpec{
-			NodeSelector:  map[string]string{corev1.LabelHostname: host},
-			RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: ptr.To(int64(0)),
-			Containers: []corev1.Container{{
-				Name: "main", Image: kit.Image, Command: []string{"sh", "-c", command},
-				VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
-			}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-			}}},
-		},
-	})).To(Succeed())
+	p := &corev1.Pod{ObjectMeta: objectMeta(name), Spec: podSpec(command)}
+	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
+	p.Spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}}}
+	Expect(clients.Host.Create(ctx, p)).To(Succeed())
 	p, err := kit.AwaitRunning(ctx, clients.Host, client.ObjectKey{Namespace: namespace, Name: name}, "", patience)
 	Expect(err).NotTo(HaveOccurred())
 	return p
+}
+
+// podSpec is a pod that runs a command with the volume of that name.
+func podSpec(command string) corev1.PodSpec {
+	return corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: ptr.To(int64(0)),
+		Containers: []corev1.Container{{
+			Name: "main", Image: kit.Image, Command: []string{"sh", "-c", command},
+			VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/data"}},
+		}},
+	}
 }
 
 // acknowledged are the lines that a pod has said so far.
