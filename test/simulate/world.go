@@ -181,6 +181,7 @@ func (w *World) populate() error {
 		bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 		here = append(here, bound, kubetest.PVC(name, "pv-"+name), kubetest.PV("pv-"+name, name, name))
 		v := kubetest.Volume(name, "policy")
+		v.Labels = kubetest.MirrorOfFirst(name).Labels
 		v.Spec.Volume = storagev1alpha1.VolumeSource{
 			ID: name, StorageVendorName: "vendor", StorageVendorPluginName: hardware.Plugin, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			CSIReference: storagev1alpha1.CSIReference{CSIDriverName: driver, PVCRef: &storagev1alpha1.ObjectRef{Name: name + "-pvc"}},

@@ -73,7 +73,9 @@ func newRace(t *testing.T, volume string) *race {
 	must(t, clusters.Host.Create(t.Context(), v))
 	v.Status.Phase = storagev1alpha1.DPUVolumeBound
 	must(t, clusters.Host.Status().Update(t.Context(), v))
-	must(t, clusters.DPU.Create(t.Context(), &storagev1alpha1.Volume{ObjectMeta: named(volume)}))
+	mirror := &storagev1alpha1.Volume{ObjectMeta: named(volume)}
+	mirror.Labels = map[string]string{storagev1alpha1.LabelOwnerUID: string(v.UID)}
+	must(t, clusters.DPU.Create(t.Context(), mirror))
 	for _, h := range r.hosts {
 		must(t, clusters.Host.Create(t.Context(), kubetest.DPUStorageNode(h)))
 	}
