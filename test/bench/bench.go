@@ -105,6 +105,7 @@ func onBed() []suite {
 		{names: []string{"snapshot.1gib", "clone.1gib"}, run: (*bench).copies},
 		{names: []string{"expand.pod"}, run: (*bench).expand},
 		{names: []string{"pod.new_volume"}, run: (*bench).pods},
+		{names: []string{"idle.cpu."}, run: (*bench).idle},
 		{names: []string{"failover.host_off.statefulset.", "failover.detect", "failover.fence", "failover.promote", "safety."}, run: (*bench).hostOffStatefulSet},
 		{names: []string{"failover.host_off.deployment."}, run: (*bench).hostOffDeployment},
 		{names: []string{"failover.drain.replica", "failover.drain.cold", "failover.drain.ratio"}, run: (*bench).drain},

@@ -43,6 +43,7 @@ var targets = []Target{
 	value(1).of("podvolumes.templates"),
 	value(80).of("podvolumes.rss.controller"),
 	value(80).of("rss."),
+	value(1).of("idle.cpu."),
 	value(10_000).andP99(16_000).of("failover.host_off.statefulset." + ModeController),
 	value(10_000).andP99(16_000).of("failover.host_off.deployment." + ModeController),
 	value(4_000).andP99(7_000).of("failover.host_off.statefulset." + ModeNode),
