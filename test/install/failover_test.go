@@ -38,11 +38,8 @@ func probed(ctx context.Context, hosts ...string) {
 func moved(ctx context.Context, name, class, host string) *corev1.Pod {
 	GinkgoHelper()
 	labels := map[string]string{"app": name}
-	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}
 	pod := podSpec(appendLines)
-	pod.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
-		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{here}}},
-	}}}
+	pod.Affinity = preferring(host)
 	Expect(clients.Host.Create(ctx, &appsv1.StatefulSet{
 		ObjectMeta: objectMeta(name),
 		Spec: appsv1.StatefulSetSpec{
@@ -55,6 +52,14 @@ func moved(ctx context.Context, name, class, host string) *corev1.Pod {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(p.Spec.NodeName).To(Equal(host))
 	return p
+}
+
+// preferring prefers a host.
+func preferring(host string) *corev1.Affinity {
+	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
+		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{here}}},
+	}}}
 }
 
 // replicated waits until the volume of a claim is ready on a host as a replica.

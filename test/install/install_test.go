@@ -203,6 +203,8 @@ var _ = Describe("the chart", Ordered, func() {
 		undisturbed(ctx, "writer", uid)
 	}, NodeTimeout(3*patience))
 
+	It("has second schedulers place pods with volumes, by their manifests", secondSchedulers, NodeTimeout(3*patience))
+
 	It("has pods as another vendor of DPUs, by their manifests", podsAsVendor, NodeTimeout(3*patience))
 
 	It("leaves volumes and data when it is uninstalled, and goes on with them when it is installed again", func(ctx context.Context) {

@@ -19,8 +19,13 @@ import (
 const anyWhere = "kubectl apply --server-side -f deploy/examples/storage-failover.yaml\n"
 
 var _ = Describe("the chart with two DPU clusters", Label("two-dpu-clusters"), func() {
-	It("is installed by the page, and pods fail over in each", func(ctx context.Context) {
-		follow(ctx, "## Several DPU clusters", withEmulation)
+	It("is installed by the page, with hosts that ask for volumes by themselves, and pods fail over in each", func(ctx context.Context) {
+		byNode := strings.NewReplacer("--set cluster=host", "--set cluster=host --set attachMode=Node",
+			"--set host.snapHostController.enabled=true", "--set host.snapHostController.enabled=true --set attachMode=Node")
+		follow(ctx, "## Several DPU clusters", func(s Step) string {
+			s.Script = byNode.Replace(s.Script)
+			return withEmulation(s)
+		})
 		vendor(ctx)
 		follow(ctx, failover, func(s Step) string {
 			return strings.ReplaceAll(s.Script, anyWhere, "") // another of that name is there

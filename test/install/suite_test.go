@@ -47,7 +47,7 @@ const (
 // moorImages are those that the chart's releases and the manifests beside it name.
 var moorImages = []string{
 	"snap-host-controller", "snap-csi-plugin-controller", "snap-csi-plugin-node", "snap-controller", "snap-node-driver", "snap-external-attacher", "local-vendor",
-	"pod-provisioner",
+	"pod-provisioner", "scheduler-extender", "moor-scheduler",
 }
 
 // sidecars are Kubernetes' own programs of the manifests, by image.
@@ -56,9 +56,11 @@ var sidecars = map[string]string{
 	"csi-resizer":     "registry.k8s.io/sig-storage/csi-resizer:v2.2.0",
 	"csi-attacher":    "registry.k8s.io/sig-storage/csi-attacher:v4.12.0",
 	snapshotter:       "registry.k8s.io/sig-storage/csi-snapshotter:v8.6.0",
+	"kube-scheduler":  "registry.k8s.io/kube-scheduler:v1.35.4",
 }
 
-const snapshotter = "csi-snapshotter"
+// commands is where these images have their program: manifests name kube-scheduler without a directory.
+const snapshotter, commands = "csi-snapshotter", "/usr/local/bin/"
 
 var (
 	bed     *devcluster.Cluster
@@ -118,7 +120,7 @@ func loadImages(ctx context.Context, directory string) {
 		}
 		Expect(err).NotTo(HaveOccurred())
 		Expect(bed.LoadImage(ctx, name, ociimage.Image{
-			Names: []string{reference}, Entrypoint: []string{"/" + name}, Files: []ociimage.File{{Path: "/" + name, Content: content, Mode: 0o755}},
+			Names: []string{reference}, Entrypoint: []string{commands + name}, Files: []ociimage.File{{Path: commands + name, Content: content, Mode: 0o755}},
 		})).To(Succeed())
 	}
 }
