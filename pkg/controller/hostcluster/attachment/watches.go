@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,9 +25,10 @@ import (
 // its VolumeAttachment wake it by every change, also by those of its own passes: a
 // pass that read an old status may have written nothing where it should have.
 var (
-	// volumeChanged: findVolume and pass.single depend on it.
+	// volumeChanged: findVolume and pass.single depend on it; and writerClaim, as a volume that DPF made
+	// is reconciled once it is taken over.
 	volumeChanged = changed(func(v *storagev1alpha1.DPUVolume) any {
-		return []any{v.DeletionTimestamp.IsZero(), v.Status.Phase, v.Spec.AccessModes}
+		return []any{v.DeletionTimestamp.IsZero(), v.Status.Phase, v.Spec.AccessModes, meta.IsStatusConditionTrue(v.Status.Conditions, storagev1alpha1.ConditionDPUVolumeReconciled)}
 	})
 	// dpuChanged: findDPU depends on it.
 	dpuChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return n.Spec.DPUName })

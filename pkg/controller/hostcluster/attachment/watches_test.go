@@ -43,18 +43,21 @@ func TestWhatWakes(t *testing.T) {
 	tainted := host("a")
 	taint(corev1.TaintNodeNotReady)(tainted)
 	for name, tc := range map[string]struct{ got, want bool }{
-		"a beat of the host":           {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host.Sequence++ }), false},
-		"the DPU's half":               {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = true }), false},
-		"a condition of the host":      {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Conditions = []metav1.Condition{{Type: "Ready"}} }), false},
-		"a dead mount, for findDPU":    {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host.DeadMounts = []moorv1alpha1.DeadMount{{}} }), false},
-		"a dead mount":                 {wakes(toldChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host.DeadMounts = []moorv1alpha1.DeadMount{{}} }), true},
-		"a beat, for the mounts":       {wakes(toldChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host.Sequence++ }), false},
-		"another DPU":                  {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "new" }), true},
-		"a host comes":                 {dpuChanged.Create(event.CreateEvent{Object: node}), true},
-		"a host goes":                  {dpuChanged.Delete(event.DeleteEvent{Object: node}), true},
-		"a volume is bound":            {wakes(volumeChanged, volume, func(v *storagev1alpha1.DPUVolume) { v.Status.Phase = storagev1alpha1.DPUVolumeBound }), true},
-		"a volume is being deleted":    {wakes(volumeChanged, volume, func(v *storagev1alpha1.DPUVolume) { going(v) }), true},
-		"a volume has other writers":   {wakes(volumeChanged, volume, func(v *storagev1alpha1.DPUVolume) { v.Spec.AccessModes = nil }), true},
+		"a beat of the host":         {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host.Sequence++ }), false},
+		"the DPU's half":             {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = true }), false},
+		"a condition of the host":    {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Conditions = []metav1.Condition{{Type: "Ready"}} }), false},
+		"a dead mount, for findDPU":  {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host.DeadMounts = []moorv1alpha1.DeadMount{{}} }), false},
+		"a dead mount":               {wakes(toldChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host.DeadMounts = []moorv1alpha1.DeadMount{{}} }), true},
+		"a beat, for the mounts":     {wakes(toldChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host.Sequence++ }), false},
+		"another DPU":                {wakes(dpuChanged, node, func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "new" }), true},
+		"a host comes":               {dpuChanged.Create(event.CreateEvent{Object: node}), true},
+		"a host goes":                {dpuChanged.Delete(event.DeleteEvent{Object: node}), true},
+		"a volume is bound":          {wakes(volumeChanged, volume, func(v *storagev1alpha1.DPUVolume) { v.Status.Phase = storagev1alpha1.DPUVolumeBound }), true},
+		"a volume is being deleted":  {wakes(volumeChanged, volume, func(v *storagev1alpha1.DPUVolume) { going(v) }), true},
+		"a volume has other writers": {wakes(volumeChanged, volume, func(v *storagev1alpha1.DPUVolume) { v.Spec.AccessModes = nil }), true},
+		"a volume is taken over": {wakes(volumeChanged, volume, func(v *storagev1alpha1.DPUVolume) {
+			v.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionDPUVolumeReconciled, Status: metav1.ConditionTrue}}
+		}), true},
 		"a replica of a volume":        {wakes(volumeChanged, volume, func(v *storagev1alpha1.DPUVolume) { v.Status.Replicas = &storagev1alpha1.ReplicaState{} }), false},
 		"a volume comes":               {volumeChanged.Create(event.CreateEvent{Object: volume}), true},
 		"a volume goes":                {volumeChanged.Delete(event.DeleteEvent{Object: volume}), true},

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
@@ -94,5 +96,27 @@ func TestNotTakenOver(t *testing.T) {
 				t.Error("it was taken")
 			}
 		})
+	}
+}
+
+// TestWhatDPFLetsGoWakes: the volume that waits for it, and nothing else does.
+func TestWhatDPFLetsGoWakes(t *testing.T) {
+	_, r := open(t)
+	dpf, moors := attachedTo("a-vol", "vol", ""), attachedTo("a-vol", "vol", "its owner")
+	for name, c := range map[string]struct{ got, want bool }{
+		"DPF's goes":   {dpfLets.Delete(event.TypedDeleteEvent[*storagev1alpha1.VolumeAttachment]{Object: dpf}), true},
+		"Moor's goes":  {dpfLets.Delete(event.TypedDeleteEvent[*storagev1alpha1.VolumeAttachment]{Object: moors}), false},
+		"DPF's comes":  {dpfLets.Create(event.TypedCreateEvent[*storagev1alpha1.VolumeAttachment]{Object: dpf}), false},
+		"DPF's is new": {dpfLets.Update(event.TypedUpdateEvent[*storagev1alpha1.VolumeAttachment]{ObjectOld: dpf, ObjectNew: dpf}), false},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: wakes %t, want %t", name, c.got, c.want)
+		}
+	}
+	if got := r.attachedOf(t.Context(), dpf); len(got) != 1 || got[0].NamespacedName != (client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "vol"}) {
+		t.Errorf("it wakes %v", got)
+	}
+	if got := r.attachedOf(t.Context(), &storagev1alpha1.VolumeAttachment{}); len(got) > 0 {
+		t.Errorf("one of no volume wakes %v", got)
 	}
 }

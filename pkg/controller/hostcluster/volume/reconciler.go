@@ -37,7 +37,7 @@ type Reconciler struct {
 }
 
 // SetupWithManager watches volumes, attachments and policies here, and
-// Volumes there.
+// Volumes there, and what DPF attached.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpuvolume").
@@ -46,6 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&storagev1alpha1.DPUStoragePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
 		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &storagev1alpha1.Volume{},
 			hostcluster.ToOwner[*storagev1alpha1.Volume](storagev1alpha1.AnnotationOwnedByDPUVolume))).
+		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(r.attachedOf), dpfLets)).
 		Complete(kube.Retrying(r))
 }
 
