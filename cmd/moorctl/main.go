@@ -1,4 +1,5 @@
-// Command moorctl is for people: it calls CSI drivers, Moor's and any other's.
+// Command moorctl is for people: it calls CSI drivers, Moor's and any other's, and has the host cluster forget DPU
+// clusters.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moor-storage/moor/cmd/moorctl/csictl"
+	"github.com/moor-storage/moor/cmd/moorctl/dpuctl"
 	"github.com/moor-storage/moor/internal/daemon/version"
 )
 
@@ -19,12 +21,12 @@ func main() {
 	defer stop()
 	cmd := &cobra.Command{
 		Use:           "moorctl",
-		Short:         "Call CSI drivers by hand",
+		Short:         "Call CSI drivers by hand, and forget DPU clusters",
 		Version:       version.Built().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(csictl.Command())
+	cmd.AddCommand(csictl.Command(), dpuctl.Command())
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "moorctl:", err)
 		stop()

@@ -43,17 +43,6 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
-// lease is DPF's name.
-const lease = "snap-host-controller.dpu.nvidia.com"
-
-// lease is DPF's, or one for each of several DPU clusters.
-func (o *options) lease() string {
-	if !o.several {
-		return lease
-	}
-	return lease + "." + o.dpuClusterSpace + "." + o.dpuClusterName
-}
-
 // dpuCluster is which of several DPU clusters is served; "" if there is one.
 func (o *options) dpuCluster() string {
 	if !o.several {
@@ -85,7 +74,7 @@ func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Cluste
 	if err != nil {
 		return nil, none, err
 	}
-	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, o.lease(), o.hostCache(guard))
+	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, hostcluster.Clusters{DPUCluster: o.dpuCluster()}.Lease(), o.hostCache(guard))
 	if err != nil {
 		return nil, none, err
 	}

@@ -3,6 +3,7 @@ package main
 const (
 	severalRules    = "pkg/controller/hostcluster/several.go"
 	severalPlaces   = "pkg/controller/hostcluster/places.go"
+	forgetting      = "pkg/controller/hostcluster/forget.go"
 	choose          = "pkg/controller/hostcluster/volume/choose.go"
 	syncPasses      = "pkg/controller/hostcluster/attachment/reconciler.go"
 	snapshotPasses  = "pkg/controller/hostcluster/snapshot/reconciler.go"
@@ -90,5 +91,23 @@ var several = []mutation{
 	}},
 	{name: "a host of another DPU cluster is taken", tests: pairing, edits: []edit{
 		{"pkg/controller/dpupairing/decide.go", "	if node != nil && node.Spec.DPUCluster != \"\" && node.Spec.DPUCluster != cluster {\n", "	if false {\n"},
+	}},
+	{name: "a DPU cluster is forgotten while its controller may run", tests: severalClusters, edits: []edit{
+		{forgetting, "	if found {\n		out = append(out, fmt.Sprintf(\"its snap", "	if found && err != nil {\n		out = append(out, fmt.Sprintf(\"its snap"},
+	}},
+	{name: "a DPU cluster is forgotten with a volume in it", tests: severalClusters, edits: []edit{
+		{forgetting, "bool { return c.Volume(v) == Ours })", "bool { return c.Volume(v) == Ours && v == nil })"},
+	}},
+	{name: "a DPU cluster is forgotten with hosts in it", tests: severalClusters, edits: []edit{
+		{forgetting, "bool { return n.Spec.DPUCluster == c.DPUCluster })", "bool { return n == nil })"},
+	}},
+	{name: "a DPU cluster is forgotten with an attachment in it", tests: severalClusters, edits: []edit{
+		{forgetting, "bool { return a.Status.DPUCluster == c.DPUCluster })", "bool { return a == nil })"},
+	}},
+	{name: "a DPU cluster is forgotten with a snapshot in it", tests: severalClusters, edits: []edit{
+		{forgetting, "bool { return s.Status.DPUCluster == c.DPUCluster })", "bool { return s == nil })"},
+	}},
+	{name: "what another DPU cluster has said is forgotten too", tests: severalClusters, edits: []edit{
+		{forgetting, "return strings.HasSuffix(cond.Type, \".\"+c.label())", "return strings.Contains(cond.Type, \".\")"},
 	}},
 }
