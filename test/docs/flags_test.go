@@ -159,7 +159,7 @@ func flagsTable(flags []option) string {
 }
 
 // subcommand is a line of cobra's list of commands.
-var subcommand = regexp.MustCompile(`(?m)^  ([a-z-]+) {2,}(.*)$`)
+var subcommand = regexp.MustCompile(`(?m)^  ([a-z-]+) +([A-Z].*)$`)
 
 // TestCommands holds the pages of programs with subcommands to these.
 func TestCommands(t *testing.T) {
