@@ -45,20 +45,26 @@ func (c Clusters) Forget(ctx context.Context) (forgotten []string, err error) {
 			return nil, fmt.Errorf("list vendors and policies: %w", err)
 		}
 	}
+	note := func(name string, err error) error {
+		if name != "" {
+			forgotten = append(forgotten, name)
+		}
+		return err
+	}
 	for i := range policies.Items {
-		err := forget(ctx, c, &policies.Items[i], storagev1alpha1.FinalizerDPUStoragePolicy, &forgotten, func(p *storagev1alpha1.DPUStoragePolicy) {
+		err := note(forget(ctx, c, &policies.Items[i], storagev1alpha1.FinalizerDPUStoragePolicy, func(p *storagev1alpha1.DPUStoragePolicy) {
 			p.Status.Conditions = c.others(p.Status.Conditions)
 			p.Status.Capacity = c.Capacity(p.Status.Capacity, nil)
-		})
+		}))
 		if err != nil {
 			return forgotten, err
 		}
 	}
 	for i := range vendors.Items {
-		err := forget(ctx, c, &vendors.Items[i], storagev1alpha1.FinalizerDPUStorageVendor, &forgotten, func(v *storagev1alpha1.DPUStorageVendor) {
+		err := note(forget(ctx, c, &vendors.Items[i], storagev1alpha1.FinalizerDPUStorageVendor, func(v *storagev1alpha1.DPUStorageVendor) {
 			v.Status.Conditions = c.others(v.Status.Conditions)
 			v.Status.DPUClusters = c.Listed(v.Status.DPUClusters, false)
-		})
+		}))
 		if err != nil {
 			return forgotten, err
 		}
@@ -66,21 +72,21 @@ func (c Clusters) Forget(ctx context.Context) (forgotten []string, err error) {
 	return forgotten, nil
 }
 
-// forget changes one of them, and adds its name to forgotten if there was anything to change. The finalizer goes last:
-// with it the object may.
-func forget[T client.Object](ctx context.Context, c Clusters, o T, finalizer string, forgotten *[]string, change func(T)) error {
+// forget changes one of them, and returns its name if there was anything to change. The finalizer goes last: with it
+// the object may.
+func forget[T client.Object](ctx context.Context, c Clusters, o T, finalizer string, change func(T)) (string, error) {
 	version := o.GetResourceVersion()
 	if err := PatchShared(ctx, c, o, change); err != nil {
-		return fmt.Errorf("take what DPU cluster %s said off %T %s: %w", c.DPUCluster, o, o.GetName(), err)
+		return "", fmt.Errorf("take what DPU cluster %s said off %T %s: %w", c.DPUCluster, o, o.GetName(), err)
 	}
 	if err := kube.RemoveFinalizers(ctx, c.Host.Client, o, c.Finalizer(finalizer)); err != nil {
-		return err
+		return "", err
 	}
-	if o.GetResourceVersion() != version {
-		_, kind, _ := strings.Cut(finalizer, "/")
-		*forgotten = append(*forgotten, kind+" "+o.GetName())
+	if o.GetResourceVersion() == version {
+		return "", nil
 	}
-	return nil
+	_, kind, _ := strings.Cut(finalizer, "/")
+	return kind + " " + o.GetName(), nil
 }
 
 // others are the conditions that the controllers of other DPU clusters, and all of them, have said.
