@@ -108,6 +108,9 @@ var several = []mutation{
 		{forgetting, "bool { return s.Status.DPUCluster == c.DPUCluster })", "bool { return s == nil })"},
 	}},
 	{name: "what another DPU cluster has said is forgotten too", tests: severalClusters, edits: []edit{
-		{forgetting, "return strings.HasSuffix(cond.Type, \".\"+c.label())", "return strings.Contains(cond.Type, \".\")"},
+		{forgetting, "return where == c.label()", "return where != \"\""},
+	}},
+	{name: "what a DPU cluster has said whose name ends so is forgotten too", tests: severalClusters, edits: []edit{
+		{forgetting, "return where == c.label()", "return strings.HasSuffix(where, c.label())"},
 	}},
 }

@@ -15,18 +15,6 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// lease is DPF's name.
-const lease = "snap-host-controller.dpu.nvidia.com"
-
-// Lease is the name of that by which one of the replicas of the controller leads: DPF's, or one for each of
-// several DPU clusters.
-func (c Clusters) Lease() string {
-	if !c.Several() {
-		return lease
-	}
-	return lease + "." + c.dotted()
-}
-
 // Forget takes off vendors and policies what the controller of one of several DPU clusters, which is gone for
 // good, has left there: its finalizer, what it said, and its part of what is free. The controllers of the others sum
 // up what is left. It refuses, and changes nothing, while anything is in that DPU cluster, or a controller may serve
@@ -91,7 +79,10 @@ func forget[T client.Object](ctx context.Context, c Clusters, o T, finalizer str
 
 // others are the conditions that the controllers of other DPU clusters, and all of them, have said.
 func (c Clusters) others(conditions []metav1.Condition) []metav1.Condition {
-	return slices.DeleteFunc(slices.Clone(conditions), func(cond metav1.Condition) bool { return strings.HasSuffix(cond.Type, "."+c.label()) })
+	return slices.DeleteFunc(slices.Clone(conditions), func(cond metav1.Condition) bool {
+		_, where, _ := strings.Cut(cond.Type, ".") // the name of a DPU cluster may end as another does
+		return where == c.label()
+	})
 }
 
 // left says what is in the DPU cluster by what is on record, and what has to become of it first.

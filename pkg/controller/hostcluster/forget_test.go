@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,10 @@ func TestForget(t *testing.T) {
 	s.settle()
 	s.away[s.west] = true
 	s.host.Remove(kubetest.DPUStorageNode("b"))
+	const third = "Valid.other.dpf.west" // DPU cluster dpf.west of namespace other
+	kubetest.Change(s.host, kubetest.DPUStorageVendor("vendor"), func(v *storagev1alpha1.DPUStorageVendor) {
+		v.Status.Conditions = append(v.Status.Conditions, metav1.Condition{Type: third, Status: metav1.ConditionTrue})
+	})
 	got, err := s.forget()
 	if d := cmp.Diff([]string{"dpustoragepolicy policy", "dpustoragevendor vendor"}, got); d != "" || err != nil {
 		t.Fatalf("%v (-want +got):\n%s", err, d)
@@ -52,6 +57,10 @@ func TestForget(t *testing.T) {
 			t.Errorf("%s has finalizers %q", o.GetName(), got)
 		}
 	}
+	if !meta.IsStatusConditionTrue(v.Status.Conditions, third) {
+		t.Error("what a DPU cluster said whose name ends so is gone")
+	}
+	meta.RemoveStatusCondition(&v.Status.Conditions, third)
 	for _, conditions := range [][]metav1.Condition{v.Status.Conditions, p.Status.Conditions} {
 		for _, c := range conditions {
 			if strings.Contains(c.Type+c.Message, "west") || c.Status != metav1.ConditionTrue {

@@ -111,6 +111,18 @@ func (c Clusters) Finalizer(alone string) string {
 // characters after its prefix, "dpu-cluster." among them.
 const longestInFinalizer = 63 - len("dpu-cluster.")
 
+// lease is DPF's name.
+const lease = "snap-host-controller.dpu.nvidia.com"
+
+// Lease is the name of that by which one of the replicas of the controller leads: DPF's, or one for each of
+// several DPU clusters.
+func (c Clusters) Lease() string {
+	if !c.Several() {
+		return lease
+	}
+	return lease + "." + c.dotted()
+}
+
 // label is the DPU cluster as a label value, and in types of conditions.
 func (c Clusters) label() string { return kube.LabelValue(c.dotted()) }
 
