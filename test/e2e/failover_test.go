@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -41,7 +40,7 @@ func (ns *testNamespace) mooredAt(ctx context.Context, name, class, host string,
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					TerminationGracePeriodSeconds: ptr.To(int64(1)), Affinity: preferring(host),
+					TerminationGracePeriodSeconds: ptr.To(int64(1)), Affinity: kit.Preferring(host),
 					Containers: []corev1.Container{{
 						Name: "main", Image: kit.Image, Command: []string{"sleep", "1000000"},
 						VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
@@ -64,33 +63,9 @@ func (ns *testNamespace) mooredAt(ctx context.Context, name, class, host string,
 	return client.ObjectKey{Namespace: ns.name, Name: name + "-0"}
 }
 
-// preferring prefers a host; "" is none.
-func preferring(host string) *corev1.Affinity {
-	if host == "" {
-		return nil
-	}
-	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
-		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{here}}},
-	}}}
-}
-
 // replicaOf returns the node of the volume's ready replica, "" if there is none.
 func replicaOf(volume string) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
-		var list storagev1alpha1.DPUVolumeAttachmentList
-		if err := clients.Host.List(ctx, &list, client.InNamespace(kit.Namespace)); err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			a := &list.Items[i]
-			if a.Spec.DPUVolumeName == volume && a.Spec.Role == storagev1alpha1.RoleReplica &&
-				meta.IsStatusConditionTrue(a.Status.Conditions, storagev1alpha1.ConditionPreEmulated) {
-				return a.Spec.DPUNodeName, nil
-			}
-		}
-		return "", nil
-	}
+	return func(ctx context.Context) (string, error) { return kit.ReadyReplica(ctx, clients.Host, volume) }
 }
 
 // recorded begins to record the claim of a volume.

@@ -10,13 +10,11 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -39,7 +37,7 @@ func moved(ctx context.Context, name, class, host string) *corev1.Pod {
 	GinkgoHelper()
 	labels := map[string]string{"app": name}
 	pod := podSpec(appendLines)
-	pod.Affinity = preferring(host)
+	pod.Affinity = kit.Preferring(host)
 	Expect(clients.Host.Create(ctx, &appsv1.StatefulSet{
 		ObjectMeta: objectMeta(name),
 		Spec: appsv1.StatefulSetSpec{
@@ -54,30 +52,12 @@ func moved(ctx context.Context, name, class, host string) *corev1.Pod {
 	return p
 }
 
-// preferring prefers a host.
-func preferring(host string) *corev1.Affinity {
-	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
-		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{here}}},
-	}}}
-}
-
 // replicated waits until the volume of a claim is ready on a host as a replica.
 func replicated(ctx context.Context, claim, host string) {
 	GinkgoHelper()
 	c := &corev1.PersistentVolumeClaim{}
 	Expect(clients.Host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim}, c)).To(Succeed())
-	Eventually(func(ctx context.Context) ([]string, error) {
-		var all storagev1alpha1.DPUVolumeAttachmentList
-		err := clients.Host.List(ctx, &all)
-		var out []string
-		for i := range all.Items {
-			if a := &all.Items[i]; a.Spec.DPUVolumeName == c.Spec.VolumeName && a.Spec.Role == storagev1alpha1.RoleReplica && meta.IsStatusConditionTrue(a.Status.Conditions, storagev1alpha1.ConditionPreEmulated) {
-				out = append(out, a.Spec.DPUNodeName)
-			}
-		}
-		return out, err
-	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(host))
+	Eventually(kit.ReadyReplica).WithContext(ctx).WithArguments(clients.Host, c.Spec.VolumeName).WithTimeout(patience).WithPolling(tick).Should(Equal(host))
 }
 
 // failsOver has the host of a pod with a volume lose its power, and the pod write on where the

@@ -29,7 +29,7 @@ func secondSchedulers(ctx context.Context) {
 		claim(ctx, name)
 		bound(ctx, name)
 		p := &corev1.Pod{ObjectMeta: objectMeta(name), Spec: podSpec("sleep 1000000")}
-		p.Spec.SchedulerName, p.Spec.Affinity = name, preferring(control)
+		p.Spec.SchedulerName, p.Spec.Affinity = name, kit.Preferring(control)
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		p.Spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
 		Expect(clients.Host.Create(ctx, p)).To(Succeed())

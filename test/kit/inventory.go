@@ -281,3 +281,19 @@ func files() ([]string, error) {
 	}
 	return out, nil
 }
+
+// ReadyReplica is the host on which a DPUVolume has a replica that is ready; "" if there is none.
+func ReadyReplica(ctx context.Context, host client.Client, volume string) (string, error) {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := host.List(ctx, &list, client.InNamespace(Namespace)); err != nil {
+		return "", fmt.Errorf("find the replica of volume %s: %w", volume, err)
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		if a.Spec.DPUVolumeName == volume && a.Spec.Role == storagev1alpha1.RoleReplica &&
+			meta.IsStatusConditionTrue(a.Status.Conditions, storagev1alpha1.ConditionPreEmulated) {
+			return a.Spec.DPUNodeName, nil
+		}
+	}
+	return "", nil
+}

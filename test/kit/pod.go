@@ -59,6 +59,17 @@ func Ready(pod *corev1.Pod) bool {
 	return false
 }
 
+// Preferring prefers a host; "" is none.
+func Preferring(host string) *corev1.Affinity {
+	if host == "" {
+		return nil
+	}
+	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
+		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{here}}},
+	}}}
+}
+
 // Cordon keeps new pods off a node, or lets them come again.
 func Cordon(ctx context.Context, c client.Client, node string, cordoned bool) error {
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned)
